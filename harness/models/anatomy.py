@@ -1,0 +1,125 @@
+"""The parts of a loaded model, by the roles that the paper speaks of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+from harness.errors import ModelError
+from harness.models.families import Family, family_of
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """Where a causal language model keeps its blocks, MLPs, norms, embeddings and head.
+
+    A block computes `h_out = r + branch(mlp(x))`. Its MLP's input is `x = norm(h_in + attention)` and
+    `r = h_in + attention` where attention and MLP are sequential, `x = norm(h_in)` where they are parallel.
+    """
+
+    model: nn.Module
+    """The causal language model."""
+    family: Family
+    """The names that were resolved on it."""
+    blocks: tuple[nn.Module, ...]
+    """The blocks, layer 0 first."""
+    parallel: bool
+    """Whether attention and MLP read the same residual stream."""
+    width: int
+    """d, the width of the residual stream."""
+    embedding: nn.Module
+    """Token ids (B, T) -> (B, T, d)."""
+    position: nn.Module | None
+    """The position embedding that is added to the residual stream, if there is one."""
+    final_norm: nn.Module
+    """Between the last block and the head."""
+    head: nn.Module
+    """Normed residual stream (*, d) -> logits (*, vocabulary)."""
+
+    @classmethod
+    def of(cls, model: nn.Module, family: Family | None = None) -> Anatomy:
+        """Resolve `family` (by default that of the model's config) on `model`.
+
+        Raises ModelError where the family is unknown or the model lacks one of the parts.
+        """
+        config: dict[str, Any] = model.config.to_dict()  # type: ignore[operator, union-attr]
+        family = family_of(config) if family is None else family
+
+        def part(path: str) -> nn.Module:
+            try:
+                return model.get_submodule(path)
+            except AttributeError:
+                kind = config["model_type"]
+                raise ModelError(
+                    f"{type(model).__name__}: no part named {path!r}, which every causal {kind} has; "
+                    "load it as AutoModelForCausalLM"
+                ) from None
+
+        blocks = tuple(part(family.blocks).children())
+        if not blocks:
+            raise ModelError(
+                f"{type(model).__name__}: {family.blocks!r} is empty; there is no MLP to replace"
+            )
+        for layer in range(len(blocks)):
+            for name in (family.mlp, family.norm):
+                part(f"{family.blocks}.{layer}.{name}")
+        return cls(
+            model=model,
+            family=family,
+            blocks=blocks,
+            parallel=family.parallel(config),
+            width=family.width(config),
+            embedding=part(family.embedding),
+            position=None if family.position is None else part(family.position),
+            final_norm=part(family.final_norm),
+            head=part(family.head),
+        )
+
+    @property
+    def layers(self) -> int:
+        """Number of blocks."""
+        return len(self.blocks)
+
+    def mlp(self, layer: int) -> nn.Module:
+        """The MLP of a layer, (*, d) -> (*, d)."""
+        return self.blocks[layer].get_submodule(self.family.mlp)
+
+    def norm(self, layer: int) -> nn.Module:
+        """The norm whose output is the MLP's input."""
+        return self.blocks[layer].get_submodule(self.family.norm)
+
+    def branch(self, layer: int) -> Callable[[Tensor], Tensor]:
+        """What an MLP output becomes before it joins the residual stream, (*, d) -> (*, d)."""
+        return _identity if self.family.branch is None else self.family.branch(self.blocks[layer])
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits in float32 (*, vocabulary) of the last block's output (*, d)."""
+        return self.head(self.final_norm(hidden)).float()
+
+    def folded(self, layer: int) -> tuple[Tensor, Tensor] | None:
+        """The MLP without its activation, float64: W = W_proj W_fc (d, d) and b = W_proj b_fc + b_proj (d,).
+
+        None where the MLP is gated: the product of two linear maps of the input has no linear part to keep.
+        """
+        if self.family.fold is None:
+            return None
+        mlp = self.mlp(layer)
+        (W_fc, b_fc), (W_proj, b_proj) = (_affine(mlp.get_submodule(name)) for name in self.family.fold)
+        return W_proj @ W_fc, W_proj @ b_fc + b_proj
+
+
+def _identity(y: Tensor) -> Tensor:
+    return y
+
+
+def _affine(module: nn.Module) -> tuple[Tensor, Tensor]:
+    """(W (out, in), b (out,)) of a linear layer, float64."""
+    weight: Tensor = module.weight.detach()  # type: ignore[operator]
+    W = weight.double().T if isinstance(module, Conv1D) else weight.double()  # Conv1D stores (in, out)
+    bias = module.bias
+    return W, bias.detach().double() if isinstance(bias, Tensor) else torch.zeros_like(W[:, 0])
