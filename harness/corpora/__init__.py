@@ -1,17 +1,36 @@
 """Corpora: documents from files, hubs and installed packages; tokens; document-disjoint splits; windows.
 
-    source = resolve_corpus("wikitext=wiki.test.raw")
-    documents = load_documents(source, cache)
+    documents = load_documents(resolve_corpus("wikitext=wiki.test.raw"), cache)
     tokenized = tokenize(documents, load_tokenizer, tokenizer_sha256, cache)
-    windows = make_windows(tokenized, split_documents(documents)["test"], context=256, tokens=4_000, min_documents=24)
+    test = split_documents(documents)["test"]
+    windows = make_windows(tokenized, test, context=256, tokens=4_000, min_documents=24)
 
 Importing this package loads neither torch nor transformers nor datasets.
 """
 
 from __future__ import annotations
 
-from harness.corpora.documents import Document, DocumentSet
+from harness.corpora.documents import Document, DocumentSet, document_set
+from harness.corpora.loading import load_documents
 from harness.corpora.sources import CorpusSource, resolve_corpus, with_training
+from harness.corpora.splits import require_tokens, split_documents
+from harness.corpora.tokens import TokenizedCorpus, tokenize
+from harness.corpora.windows import Windows, make_windows
 from harness.errors import CorpusError
 
-__all__ = ["CorpusError", "CorpusSource", "Document", "DocumentSet", "resolve_corpus", "with_training"]
+__all__ = [
+    "CorpusError",
+    "CorpusSource",
+    "Document",
+    "DocumentSet",
+    "TokenizedCorpus",
+    "Windows",
+    "document_set",
+    "load_documents",
+    "make_windows",
+    "require_tokens",
+    "resolve_corpus",
+    "split_documents",
+    "tokenize",
+    "with_training",
+]
