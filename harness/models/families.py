@@ -1,7 +1,7 @@
 """Where each family of causal language models keeps its parts: a table, and nothing that needs torch.
 
-A family is a few lines: dotted paths from the model to its blocks, embedding, final norm and head; names inside
-a block for its MLP and the norm in front of it; and what the config calls depth and width.
+A family is a few lines: dotted paths from the model to its blocks, embedding, final norm and head; names
+inside a block for its MLP and the norm in front; what the config calls depth and width.
 `harness.models.anatomy` resolves the names on a loaded model.
 """
 
