@@ -1,0 +1,151 @@
+"""A model in memory, ready to be measured: evaluation mode, no gradients, no weight made up by the loader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from harness.errors import ModelError
+from harness.models.anatomy import Anatomy
+from harness.models.fingerprint import ModelInfo
+from harness.models.headers import BUFFER
+from harness.models.hub import snapshot
+from harness.models.quiet import quiet_transformers
+from harness.models.sources import ModelSource
+from harness.models.tokenizer import first_line, load_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A causal language model under measurement."""
+
+    info: ModelInfo
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    anatomy: Anatomy
+    device: torch.device
+    dtype: torch.dtype
+
+
+def load(source: ModelSource, info: ModelInfo, *, device: str = "cpu", dtype: str = "float32") -> Subject:
+    """Load the weights that `info` describes (for a hub model: of its commit).
+
+    Matrix products are set to full float32 (no TF32) for the whole process.
+
+    Raises:
+        ModelError: no such device, or the files do not hold exactly the weights that the config asks for.
+    """
+    place = torch.device(check_device(device))
+    if dtype not in DTYPES:
+        raise ModelError(f"--dtype {dtype} is not one of {', '.join(DTYPES)}")
+    full_float32()
+    tokenizer = load_tokenizer(source)
+    model = _load_weights(source, info, DTYPES[dtype])
+    _check_shape(model, tokenizer, info)
+    model.config.use_cache = False  # every pass is over whole windows
+    try:
+        model.to(place)  # type: ignore[arg-type]
+    except torch.OutOfMemoryError as error:
+        raise ModelError(f"{info.name} does not fit into the memory of {device}; add --device cpu") from error
+    model.eval().requires_grad_(False)
+    return Subject(info, model, tokenizer, Anatomy.of(model), place, DTYPES[dtype])
+
+
+def check_device(device: str) -> str:
+    """`device` if it exists here, else ModelError saying what to ask for instead."""
+    kind, _, index = device.partition(":")
+    if kind == "cuda":
+        if not torch.cuda.is_available():
+            raise ModelError("no CUDA device; add --device cpu to run on the CPU")
+        if index and not (index.isdigit() and int(index) < torch.cuda.device_count()):
+            raise ModelError(
+                f"no device {device}: there are {torch.cuda.device_count()}, counted from cuda:0"
+            )
+    elif kind == "mps":
+        if not torch.backends.mps.is_available():
+            raise ModelError("no MPS device; add --device cpu to run on the CPU")
+    elif device != "cpu":
+        raise ModelError(f"--device {device} is not cpu, cuda, cuda:N or mps")
+    return device
+
+
+def full_float32() -> None:
+    """Switch off TF32, which would round the inputs of every float32 product to 10 bits of mantissa."""
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+
+
+def _load_weights(source: ModelSource, info: ModelInfo, dtype: torch.dtype) -> PreTrainedModel:
+    from transformers import AutoModelForCausalLM
+
+    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": "sdpa", "output_loading_info": True}
+    folder = Path(source.location)
+    if source.kind == "gguf":
+        folder, options["gguf_file"] = folder.parent, folder.name
+    else:
+        if source.kind == "hub":
+            folder, commit = snapshot(source)
+            if commit != info.revision:
+                raise ModelError(
+                    f"{info.name} moved from {info.revision} to {commit} while running; start again"
+                )
+        # A pickle is the only thing that has no known storage type.
+        options |= {
+            "use_safetensors": info.stored is not None,
+            "trust_remote_code": False,
+            "local_files_only": True,
+        }
+    with quiet_transformers():
+        try:
+            loaded: Any = AutoModelForCausalLM.from_pretrained(folder, **options)
+        except Exception as error:  # transformers has no base class for what a damaged file can raise
+            raise ModelError(f"{info.name} cannot be loaded: {first_line(error)}") from error
+    model, outcome = loaded
+    _check_outcome(outcome, info)
+    return model
+
+
+def _check_outcome(outcome: dict[str, Any], info: ModelInfo) -> None:
+    """transformers fills a missing weight with random numbers and drops a surplus one; neither may pass."""
+    mismatched = sorted(
+        str(entry[0] if isinstance(entry, tuple) else entry) for entry in outcome["mismatched_keys"]
+    )
+    for problem, names in (
+        ("lack", sorted(outcome["missing_keys"])),
+        ("have another shape than the config asks for in", mismatched),
+        ("hold, without a place for it in the model,", sorted(outcome["unexpected_keys"])),
+    ):
+        names = [name for name in names if not BUFFER.search(name)]
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise ModelError(
+                f"{info.name}: its weights {problem} {names[0]}{more}; config and weights do not match"
+            )
+
+
+def _check_shape(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, info: ModelInfo) -> None:
+    embedding: Any = model.get_input_embeddings()
+    config, rows = model.config, embedding.weight.shape[0]
+    loaded = (config.model_type, config.num_hidden_layers, config.hidden_size, rows)
+    described = (info.family, info.layers, info.width, info.vocabulary)
+    if loaded != described:
+        raise ModelError(
+            f"{info.name} loads with (family, layers, d, vocabulary) {loaded}; its metadata says {described}"
+        )
+    if tokenizer.vocab_size > rows:
+        raise ModelError(
+            f"{info.name}: its tokenizer has {tokenizer.vocab_size} tokens, its embedding only {rows} rows"
+        )
