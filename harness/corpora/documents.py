@@ -1,7 +1,7 @@
 """Documents: the unit of every statistic in this harness, and the sets of them that make a corpus.
 
-A document is what an interval resamples: a Wikipedia article, a LAMBADA passage, the documentation of a module, a file
-of a folder, or, where a corpus is one long text, a block of it.
+A document is what an interval resamples: a Wikipedia article, a LAMBADA passage, the documentation of a
+module, a file of a folder, or, where a corpus is one long text, a block of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.errors import CorpusError
 if TYPE_CHECKING:
     from harness.corpora.sources import CorpusSource
 
-#: Below this many documents one of the four splits would be empty (`split_documents` takes 15 % for two of them).
+#: With fewer documents one of the four splits may be empty (two of them take 15 %).
 MINIMUM_DOCUMENTS = 8
 
 
@@ -31,7 +31,7 @@ class Document:
     text: str = field(repr=False)
     """The text, with line feeds for line ends."""
     part: str = ""
-    """Which part of a published corpus it is from (`train`, `validation`, `test`); empty where there are no parts."""
+    """`train`, `validation` or `test`, where a corpus is read in these parts; else empty."""
 
     @classmethod
     def of(cls, name: str, text: str, part: str = "") -> Document:
@@ -46,9 +46,9 @@ class DocumentSet:
     source: CorpusSource
     """Where they are from."""
     documents: tuple[Document, ...] = field(repr=False)
-    """The documents in the order of their ids, so that nothing depends on the order in which they were read."""
+    """In the order of their ids, so that nothing depends on the order in which they were read."""
     unit: str
-    """What a document is: `article`, `passage`, `module`, `file`, `line` or `block`."""
+    """What a document is: `article`, `passage`, `module`, `file` or `block`."""
     fingerprint: str
     """SHA-256 (64 hex digits) of the unit and of every document's id and part."""
     note: str
@@ -63,12 +63,14 @@ class DocumentSet:
         return len(self.documents)
 
 
-def document_set(source: CorpusSource, documents: Iterable[Document], unit: str, note: str = "") -> DocumentSet:
+def document_set(
+    source: CorpusSource, documents: Iterable[Document], unit: str, note: str = ""
+) -> DocumentSet:
     """Order the documents by id, keep each text once, and check that there are enough for four splits.
 
-    Of documents with the same text the one first by part and name stays (a text in two parts counts for `test` rather than
-    `train`: `test` sorts before `train`), and the note says how many went. Raises CorpusError with fewer than
-    MINIMUM_DOCUMENTS documents left.
+    Of documents with the same text the first by part and name stays (so that a text in `test` and in
+    `train` is not trained on), and the note says how many went. Raises CorpusError when fewer than
+    MINIMUM_DOCUMENTS are left.
     """
     kept: dict[str, Document] = {}
     empty = repeated = 0

@@ -1,7 +1,8 @@
 """Reading a corpus: source -> documents, kept in the cache under the hash of what they were read from.
 
 A file's key is the hash of its contents, so that a warm run neither parses it again nor serves the text of
-yesterday's file; a hub dataset's key is its pinned commit, so that a warm run needs no network and no `datasets`.
+yesterday's file; a hub dataset's key is its pinned commit, so that a warm run needs no network and no
+`datasets`.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ Read = tuple[list[Document], str, str]
 def load_documents(source: CorpusSource, cache: Path) -> DocumentSet:
     """The documents of a corpus, read once and then kept in `cache`.
 
-    Raises CorpusError, in one line, for a file that is missing, empty, not UTF-8 (with the byte), or not JSONL
-    where its name says so (with the line); for a folder without text files, a hub that cannot be reached, a
-    package that is not installed, and for fewer documents than four splits need.
+    Raises CorpusError, in one line, for a file that is missing, empty, not UTF-8 (with the byte), or not
+    JSONL where its name says so (with the line); for a folder without text files, a hub that cannot be
+    reached, a package that is not installed, and for fewer documents than four splits need.
     """
     if source.kind == "documentation":  # has its own cache, under the hash of the package's files
         named = documentation.package_documents(source.location, Path(cache))
@@ -74,7 +75,8 @@ def _folder(source: CorpusSource) -> tuple[list[str], Callable[[], Read]]:
     names = sorted(
         path.relative_to(root).as_posix()
         for path in root.rglob("*")
-        if path.suffix.lower() in TEXT_SUFFIXES and path.is_file()
+        if path.suffix.lower() in TEXT_SUFFIXES
+        and path.is_file()
         and not any(part.startswith(".") for part in path.relative_to(root).parts)
     )
     if not names:
@@ -87,11 +89,14 @@ def _folder(source: CorpusSource) -> tuple[list[str], Callable[[], Read]]:
     def read() -> Read:
         label = f"corpus {source.name}: {root.name}"
         decoded = [
-            (name, cutting.decode(data, f"{label}/{name}")) for name, data in zip(names, contents, strict=True)
+            (name, cutting.decode(data, f"{label}/{name}"))
+            for name, data in zip(names, contents, strict=True)
         ]
         return _documents(decoded), "file", ""
 
-    return [part for name, data in zip(names, contents, strict=True) for part in (name, storage.sha256(data))], read
+    return [
+        part for name, data in zip(names, contents, strict=True) for part in (name, storage.sha256(data))
+    ], read
 
 
 def _hub(source: CorpusSource) -> tuple[list[str], Callable[[], Read]]:

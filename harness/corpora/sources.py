@@ -34,18 +34,37 @@ class CorpusSource:
 
     def as_dict(self) -> dict[str, Any]:
         """For a report's provenance; holds no path."""
-        described = {"name": self.name, "kind": self.kind, "location": self.label, "revision": self.revision,
-                     "config": self.config, "parts": list(self.parts)}
+        described = {
+            "name": self.name,
+            "kind": self.kind,
+            "location": self.label,
+            "revision": self.revision,
+            "config": self.config,
+            "parts": list(self.parts),
+        }
         return {key: value for key, value in described.items() if value}
 
 
-#: Hub datasets at fixed commits, so that the same name is the same text next year. The test part of wikitext-103-raw-v1 is that
-#: of wikitext-2-raw-v1 (60 articles); `data/lambada_test.jsonl` at this commit has SHA-256 4aa8d02c…, the file used for GPT-2.
+#: Hub datasets at fixed commits, so that the same name is the same text next year. The test part of
+#: wikitext-103-raw-v1 is that of wikitext-2-raw-v1 (60 articles). LAMBADA is the file used for GPT-2
+#: (`data/lambada_test.jsonl`, SHA-256 4aa8d02c…).
 HUB_CORPORA = {
-    "wikitext": CorpusSource("wikitext", "hub", "Salesforce/wikitext", "b08601e04326c79dfdd32d625aee71d232d685c3",
-                             "wikitext-103-raw-v1", ("test",)),
-    "lambada": CorpusSource("lambada", "hub", "EleutherAI/lambada_openai", "900124bf3b8235c6daf21033af9948b3f07346c4",
-                            "default", ("test",)),
+    "wikitext": CorpusSource(
+        "wikitext",
+        "hub",
+        "Salesforce/wikitext",
+        revision="b08601e04326c79dfdd32d625aee71d232d685c3",
+        config="wikitext-103-raw-v1",
+        parts=("test",),
+    ),
+    "lambada": CorpusSource(
+        "lambada",
+        "hub",
+        "EleutherAI/lambada_openai",
+        revision="900124bf3b8235c6daf21033af9948b3f07346c4",
+        config="default",
+        parts=("test",),
+    ),
 }
 
 #: Hub datasets that have a training part from which surrogates and gates may be fitted.
@@ -60,8 +79,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 def resolve_corpus(text: str) -> CorpusSource:
     """The source that `--corpus` names.
 
-    `NAME` is one of HUB_CORPORA or DOCUMENTED_PACKAGES; `NAME=PATH` is a text file, a JSONL file with a `text` key a line, or
-    a folder of text files, under any name. Raises CorpusError for an unknown name and for a path that is not there.
+    `NAME` is one of HUB_CORPORA or DOCUMENTED_PACKAGES; `NAME=PATH` is a text file, a JSONL file with a
+    `text` key a line, or a folder of text files, under any name. Raises CorpusError for an unknown name and
+    a missing path.
     """
     name, equals, place = text.partition("=")
     name, place = name.strip(), place.strip()
@@ -74,11 +94,13 @@ def resolve_corpus(text: str) -> CorpusSource:
     if name in DOCUMENTED_PACKAGES:
         return CorpusSource(name, "documentation", name)
     known = ", ".join((*HUB_CORPORA, *DOCUMENTED_PACKAGES))
-    raise CorpusError(f"--corpus {text}: unknown corpus; known by name are {known}; for another write --corpus {name}=FILE")
+    raise CorpusError(
+        f"--corpus {text}: unknown corpus; known by name are {known}; for another write --corpus {name}=FILE"
+    )
 
 
 def with_training(source: CorpusSource) -> CorpusSource:
-    """The source with its training part as well, where the hub has one (`--budget full`); else the source as it is."""
+    """The source with its training part as well, where the hub has one (`--budget full`); else as it is."""
     parts = TRAINING_PARTS.get(source.location) if source.kind == "hub" else None
     return replace(source, parts=parts) if parts else source
 

@@ -19,9 +19,9 @@ def split_documents(
 ) -> dict[str, list[int]]:
     """Indices into the documents, by split: in the order of their ids (hashes of their texts), by share.
 
-    Every document is in exactly one split, and in which one depends on no order of reading. Where the corpus was
-    read with its training part, `fit`, `gate` and `select` share that part in the same proportion and `test` is
-    everything else.
+    Every document is in exactly one split, and in which one depends on no order of reading. Where the
+    corpus was read with its training part, `fit`, `gate` and `select` share that part in the same
+    proportion and `test` is everything else.
     """
     members = documents.documents if isinstance(documents, DocumentSet) else documents
     order = sorted(range(len(members)), key=lambda i: (members[i].id, members[i].name))
@@ -36,11 +36,11 @@ def split_documents(
 def require_tokens(
     tokenized: TokenizedCorpus, splits: Mapping[str, Sequence[int]], needed: Mapping[str, int]
 ) -> None:
-    """Raise CorpusError where a split has fewer tokens than are `needed` of it (for instance more than a width)."""
+    """Raise CorpusError where a split has fewer tokens than are `needed` of it."""
     for split, least in needed.items():
         have = sum(tokenized.length(i) for i in splits[split])
         if have < least:
             raise CorpusError(
-                f"corpus {tokenized.name}: too short, its split {split} has {have:,} tokens and needs {least:,}: "
-                f"give a longer text with --corpus {tokenized.name}=FILE"
+                f"corpus {tokenized.name}: too short, its split {split} has {have:,} tokens and needs "
+                f"{least:,}: give a longer text with --corpus {tokenized.name}=FILE"
             )

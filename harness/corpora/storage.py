@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
+import uuid
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,17 +28,16 @@ def file_sha256(path: Path) -> str:
 def write_checked(path: Path, payload: bytes) -> None:
     """Write a payload under a first line with its hash; a reader sees the old file, the new one or none."""
     with _as_corpus_error(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+        temporary = _beside(path)
         try:
-            with os.fdopen(handle, "wb") as file:
+            with temporary.open("xb") as file:
                 file.write(f"{sha256(payload)}\n".encode())
                 file.write(payload)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
 
 
@@ -49,19 +48,24 @@ def read_checked(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        return discard(path, error.strerror or "cannot be read")
-    return payload if digest.decode("ascii", "replace") == sha256(payload) else discard(path, "damaged")
+        discard(path, error.strerror or "cannot be read")
+        return None
+    if digest.decode("ascii", "replace") != sha256(payload):
+        discard(path, "damaged")
+        return None
+    return payload
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """A temporary folder that becomes `path` when the block ends well.
 
-    Two processes may do this at once: they write the same thing, and the one that comes second keeps the first's.
+    Two processes may do this at once: they write the same thing, and the one that comes second keeps the
+    first's.
     """
     with _as_corpus_error(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=".", suffix=".tmp"))
+        temporary = _beside(path)
+        temporary.mkdir()
         try:
             yield temporary
             for file in temporary.iterdir():
@@ -83,6 +87,12 @@ def discard(path: Path, reason: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path:
+    """A new hidden name in the same folder, which is made, so that a rename to `path` is atomic."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
 
 
 @contextmanager

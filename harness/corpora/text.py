@@ -10,7 +10,8 @@ from harness.errors import CorpusError
 
 Named = list[tuple[str, str]]
 
-#: A block of a long text is a 60th of it, within these numbers of characters (4 characters are about one token).
+#: A block of a long text is a 60th of it, within these numbers of characters (4 characters are about one
+#: token).
 BLOCKS, SHORTEST_BLOCK, LONGEST_BLOCK = 60, 500, 8_000
 
 # ` = Title = `; ` = = Section = = ` is not one. The space in front is missing in some copies.
@@ -18,7 +19,10 @@ _TITLE = re.compile(r" ?= (?![=\s])(.*[^=\s]) = ?")
 
 
 def decode(data: bytes, label: str) -> str:
-    """UTF-8 text with line feeds for line ends and no byte order mark; CorpusError names the byte that is not UTF-8."""
+    """UTF-8 as text with line feeds for line ends and no byte order mark.
+
+    Raises CorpusError for an empty file, and for one that is not UTF-8, with the first byte that shows it.
+    """
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -35,11 +39,11 @@ def decode(data: bytes, label: str) -> str:
 def cut_articles(lines: Iterable[str]) -> Named:
     """WikiText's articles as (title, text); empty where the first line that is not blank is no title.
 
-    An article starts with a line ` = Title = `. Some lines of that shape are formulas in the middle of a sentence
-    (`ωc / = 1 rad / s and a nominal impedance k = / 1 Ω .`). In copies with blank lines a title has one before
-    and after it, a formula has none. In copies without, a line is a formula when the line before it ends, and the
-    line after it begins, in the middle of a sentence. Blank lines are dropped, so that all copies of the corpus
-    give the same text.
+    An article starts with a line ` = Title = `. Some lines of that shape are formulas in the middle of a
+    sentence (`ωc / = 1 rad / s and a nominal impedance k = / 1 Ω .`). In copies with blank lines a title
+    has one before and after it, a formula has none. In copies without, a line is a formula when the line
+    before it ends, and the line after it begins, in the middle of a sentence. Blank lines are dropped, so
+    that all copies of the corpus give the same text.
     """
     lines = [line.rstrip("\r\n") for line in lines]
     full = [i for i, line in enumerate(lines) if line.strip()]
@@ -89,12 +93,14 @@ def parse_jsonl(text: str, label: str) -> Named:
                 f"{label}: line {number:,} is not JSON ({error}): write one object a line"
             ) from error
         if not isinstance(entry, dict) or not isinstance(entry.get("text"), str):
-            raise CorpusError(f'{label}: line {number:,} has no "text" of type string: write {{"text": "…"}} a line')
+            raise CorpusError(
+                f'{label}: line {number:,} has no "text" of type string: write {{"text": "…"}} a line'
+            )
         try:
             entry["text"].encode("utf-8")
         except UnicodeEncodeError as error:
             raise CorpusError(
-                f"{label}: line {number:,} holds half of a surrogate pair, which is no text: correct the escape"
+                f"{label}: line {number:,} holds half of a surrogate pair: correct the escape sequence"
             ) from error
         documents.append((f"line {number}", entry["text"].replace("\r\n", "\n").replace("\r", "\n")))
     return documents
@@ -103,9 +109,9 @@ def parse_jsonl(text: str, label: str) -> Named:
 def cut_blocks(text: str) -> Named:
     """One long text as consecutive blocks that serve as documents; put together they are the text.
 
-    A block ends with a line (with a word, where a line is longer than a block, with a character where a word is). Neighbouring
-    blocks are less independent than articles are, so an interval over them is somewhat too narrow; the
-    report says that it is over blocks.
+    A block ends with a line (with a word, where a line is longer than a block, with a character where a
+    word is). Neighbouring blocks are less independent than articles are, so an interval over them is
+    somewhat too narrow; the report says that it is over blocks.
     """
     size = min(max(len(text) // BLOCKS, SHORTEST_BLOCK), LONGEST_BLOCK)
     blocks = [""]

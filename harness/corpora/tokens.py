@@ -25,7 +25,7 @@ _ORDINARY = "The ship reached the harbour at noon, and nobody was waiting for it
 
 @dataclass(frozen=True)
 class TokenizedCorpus:
-    """The token ids of every document, without special tokens, one after another in one memory-mapped array."""
+    """The token ids of every document, without special tokens, in one memory-mapped array."""
 
     name: str
     """The corpus's name."""
@@ -36,7 +36,7 @@ class TokenizedCorpus:
     offsets: np.ndarray = field(repr=False)
     """(documents + 1,) int64: document i is `ids[offsets[i]:offsets[i + 1]]`."""
     bos: tuple[int, ...] | None
-    """What the tokenizer's own habit puts in front of a text (BOS, where it adds one); None where that is nothing."""
+    """What the tokenizer's own habit puts in front of a text (BOS, where it adds one); None for nothing."""
     fingerprint: str
     """64 hex digits for text, tokenizer and version of this module."""
 
@@ -57,8 +57,8 @@ def tokenize(
 ) -> TokenizedCorpus:
     """The ids of a document set under one tokenizer, from `cache` where they are there.
 
-    `load_tokenizer` returns a Hugging Face tokenizer and is called only when they are not, so that a warm run loads
-    none. A damaged entry is reported and made again.
+    `load_tokenizer` returns a Hugging Face tokenizer and is called only when they are not, so that a warm run
+    loads none. A damaged entry is reported and made again.
     """
     parts = [TOKENS_VERSION, documents.fingerprint, tokenizer_sha256]
     fingerprint = storage.sha256(json.dumps(parts).encode())
@@ -77,30 +77,34 @@ def tokenize(
             (new / "about.json").write_text(json.dumps({"bos": bos, "sha256": hashes}), encoding="utf-8")
         found = _open(folder)
         if found is None:
-            raise CorpusError(f"corpus {documents.source.name}: the cache {folder} loses what is written to it")
+            raise CorpusError(
+                f"corpus {documents.source.name}: what is written to the cache {folder} cannot be read again: "
+                "check the disk or choose another folder with --evidence DIR"
+            )
     ids, offsets, bos = found
     return TokenizedCorpus(documents.source.name, documents.ids, ids, offsets, bos, fingerprint)
 
 
 def leading_ids(tokenizer: Any) -> tuple[int, ...] | None:
-    """The ids that the tokenizer by itself puts in front of a text; what it puts behind one (EOS) is not among them."""
+    """What the tokenizer by itself puts in front of a text, without what it puts behind one (EOS)."""
     plain, *_ = _encode(tokenizer, [_ORDINARY])
     habit = list(tokenizer(_ORDINARY, add_special_tokens=True)["input_ids"])
     for start in range(len(habit) - len(plain) + 1):
         if habit[start : start + len(plain)] == plain:
             return tuple(habit[:start]) or None
     raise CorpusError(
-        "the tokenizer writes a text differently when it adds special tokens, so that its habit cannot be told "
-        "from its text: use a tokenizer that puts them before or behind"
+        "the tokenizer writes a text differently when it adds special tokens, so that its own habit cannot be "
+        "told from the text: use a tokenizer that puts them before or behind"
     )
 
 
 def _encode(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
-    """Ids without special tokens; `verbose=False`, since a document longer than the model's context is no mistake here."""
+    """Ids without special tokens; no warning that a document is longer than the model's context."""
     ids: list[list[int]] = []
     for start in range(0, len(texts), BATCH):
         batch = list(texts[start : start + BATCH])
-        ids += tokenizer(batch, add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
+        encoded = tokenizer(batch, add_special_tokens=False, return_attention_mask=False, verbose=False)
+        ids += encoded["input_ids"]
     return ids
 
 
@@ -111,8 +115,9 @@ def _open(folder: Path) -> tuple[np.ndarray, np.ndarray, tuple[int, ...] | None]
         about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
         for name, digest in about["sha256"].items():
             if storage.file_sha256(folder / name) != digest:
-                return storage.discard(folder, f"{name} is damaged")
+                raise ValueError(f"{name} is damaged")
         ids = np.load(folder / "ids.npy", mmap_mode="r")
         return ids, np.load(folder / "offsets.npy"), tuple(about["bos"]) if about["bos"] else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return storage.discard(folder, f"cannot be read: {type(error).__name__}")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        storage.discard(folder, str(error))
+        return None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from harness.corpora.tokens import TokenizedCorpus
+from harness.errors import CorpusError
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Windows:
 
     @property
     def targets(self) -> int:
-        """Positions with a target, which is all positions less one a window: as many rows as there are without first ones."""
+        """Positions with a target: all but the last of each window, and so as many as all but the first."""
         return sum(len(window) - 1 for window in self.ids)
 
     @property
@@ -45,41 +46,44 @@ def make_windows(
     tokens: int,
     min_documents: int = 0,
 ) -> Windows:
-    """Windows of at most `context` tokens until they hold `tokens` targets from `min_documents` documents, or all is used.
+    """Windows of at most `context` tokens, until there are `tokens` targets and `min_documents` documents.
 
-    One window of every document comes before a second of any, in the order of the documents' indices, which is that
-    of their hashes. The windows of a document do not overlap and lie evenly spread over it; when all of
-    it is used, the last one is shorter. A document shorter than a window is a window of its own. Each window
-    starts with what the tokenizer's habit puts in front; a piece without a target is left out.
+    One window of every document comes before a second of any, in the order of the documents' indices, which
+    is that of their hashes. The windows of a document do not overlap and lie evenly spread over it; the one
+    that uses it up is shorter. A document shorter than a window is a window of its own. Each window starts
+    with what the tokenizer's habit puts in front; a piece without a target is left out. Where the documents
+    have less than was asked for, all of them is used: see `targets` and `documents` of what is returned.
     """
     lead = np.asarray(tokenized.bos or (), dtype=np.int32)
     body = context - len(lead)  # tokens of the document in a full window
-    if body < 1 or context < 2:
-        raise ValueError(f"context {context} leaves no room for a target after {len(lead)} leading tokens")
-    shortest = max(2 - len(lead), 1)
+    shortest = max(2 - len(lead), 1)  # tokens of the document that make a target
+    if body < shortest:
+        raise CorpusError(
+            f"a context of {context} leaves no target after {len(lead)} leading tokens: ask for more"
+        )
     lengths = {i: tokenized.length(i) for i in sorted(set(documents))}
-    taken = {i: 0 for i, n in lengths.items() if n >= shortest}
+    taken = dict.fromkeys((i for i, n in lengths.items() if n >= shortest), 0)
     targets = 0
-
-    def used_up(i: int) -> bool:
-        left = lengths[i] - taken[i] * body
-        return left < shortest
-
-    open_ = list(taken)
-    while open_ and (targets < tokens or sum(map(bool, taken.values())) < min_documents):
-        for i in open_:
-            if targets >= tokens and sum(map(bool, taken.values())) >= min_documents:
-                break
-            targets += len(lead) + min(body, lengths[i] - taken[i] * body) - 1
-            taken[i] += 1
-        open_ = [i for i in open_ if not used_up(i)]
+    for i in _rounds(lengths, body, shortest):
+        if targets >= tokens and sum(k > 0 for k in taken.values()) >= min_documents:
+            break
+        targets += len(lead) + min(body, lengths[i] - taken[i] * body) - 1
+        taken[i] += 1
     places = [(i, start) for i, k in taken.items() for start in _starts(lengths[i], k, body)]
     ids = [np.concatenate([lead, tokenized.tokens(i)[start : start + body]]) for i, start in places]
     document, start = np.asarray(places, dtype=np.int64).reshape(-1, 2).T
     return Windows(ids, document, start, len(lead))
 
 
+def _rounds(lengths: dict[int, int], body: int, shortest: int) -> Iterator[int]:
+    """Documents in the order in which they give a window: once in every round, while one has tokens left."""
+    left = lengths
+    while left := {i: n for i, n in left.items() if n >= shortest}:
+        yield from left
+        left = {i: n - body for i, n in left.items()}
+
+
 def _starts(n: int, k: int, body: int) -> list[int]:
-    """Where k windows of a document of n tokens begin: each in the middle of its k-th of the gaps."""
+    """Where k windows of a document of n tokens begin; what they leave out lies evenly before and behind."""
     gap = max(n - k * body, 0)  # negative where the last window is a shorter one
     return [j * body + gap * (2 * j + 1) // (2 * k) for j in range(k)]
