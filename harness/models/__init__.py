@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from harness.models.anatomy import Anatomy
     from harness.models.families import FAMILIES, Family, family_of
     from harness.models.fingerprint import ModelInfo, model_info
-    from harness.models.loading import Subject, check_device, load
+    from harness.models.loading import Subject, choose_device, load
     from harness.models.sources import PAPER_MODELS, SHORT_NAMES, ModelSource, resolve_model
-    from harness.models.tokenizer import leading_ids, load_tokenizer
+    from harness.models.tokenizer import load_tokenizer
 
 _PLACES = {
     "Anatomy": "anatomy",
@@ -24,13 +24,12 @@ _PLACES = {
     "ModelInfo": "fingerprint",
     "model_info": "fingerprint",
     "Subject": "loading",
-    "check_device": "loading",
+    "choose_device": "loading",
     "load": "loading",
     "PAPER_MODELS": "sources",
     "SHORT_NAMES": "sources",
     "ModelSource": "sources",
     "resolve_model": "sources",
-    "leading_ids": "tokenizer",
     "load_tokenizer": "tokenizer",
 }
 
@@ -43,9 +42,8 @@ __all__ = [
     "ModelInfo",
     "ModelSource",
     "Subject",
-    "check_device",
+    "choose_device",
     "family_of",
-    "leading_ids",
     "load",
     "load_tokenizer",
     "model_info",

@@ -17,18 +17,17 @@ def snapshot(source: ModelSource) -> tuple[Path, str]:
     Raises:
         ModelError: the hub cannot be reached, or has no such model, revision or safe weights, or it is gated.
     """
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
+    from huggingface_hub import try_to_load_from_cache
 
     incomplete: ModelError | None = None
-    try:
-        folder = Path(snapshot_download(source.location, revision=source.revision, local_files_only=True))
-        read_folder(folder, source.name, allow_pickle=source.allow_pickle)
-        return folder, folder.name
-    except LocalEntryNotFoundError:  # its subclass IncompleteSnapshotError, too
-        pass
-    except ModelError as error:
-        incomplete = error
+    config = try_to_load_from_cache(source.location, "config.json", revision=source.revision)
+    if isinstance(config, str):  # else None, or a mark that the hub has no such file
+        folder = Path(config).parent  # not resolved: the file is a link into the store of blobs
+        try:
+            read_folder(folder, source.name, allow_pickle=source.allow_pickle)
+            return folder, folder.name
+        except ModelError as error:
+            incomplete = error
     folder = _download(source, incomplete)
     return folder, folder.name
 

@@ -40,17 +40,26 @@ class Subject:
     dtype: torch.dtype
 
 
-def load(source: ModelSource, info: ModelInfo, *, device: str = "cpu", dtype: str = "float32") -> Subject:
-    """Load the weights that `info` describes (for a hub model: of its commit).
+def load(
+    source: ModelSource,
+    info: ModelInfo,
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    allow_pickle: bool = False,
+) -> Subject:
+    """Load the weights that `info` describes; a pickle is opened only with `allow_pickle`.
 
     Matrix products are set to full float32 (no TF32) for the whole process.
 
     Raises:
         ModelError: no such device, or the files do not hold exactly the weights that the config asks for.
     """
-    place = torch.device(check_device(device))
+    place = choose_device(device)
     if dtype not in DTYPES:
         raise ModelError(f"--dtype {dtype} is not one of {', '.join(DTYPES)}")
+    if info.stored is None and not allow_pickle:
+        raise ModelError(f"{info.name} has its weights only as a pickle; add --allow-pickle if you trust it")
     full_float32()
     tokenizer = load_tokenizer(source)
     model = _load_weights(source, info, DTYPES[dtype])
@@ -59,13 +68,19 @@ def load(source: ModelSource, info: ModelInfo, *, device: str = "cpu", dtype: st
     try:
         model.to(place)  # type: ignore[arg-type]
     except torch.OutOfMemoryError as error:
-        raise ModelError(f"{info.name} does not fit into the memory of {device}; add --device cpu") from error
+        raise ModelError(f"{info.name} does not fit into the memory of {place}; add --device cpu") from error
     model.eval().requires_grad_(False)
     return Subject(info, model, tokenizer, Anatomy.of(model), place, DTYPES[dtype])
 
 
-def check_device(device: str) -> str:
-    """`device` if it exists here, else ModelError saying what to ask for instead."""
+def choose_device(device: str) -> torch.device:
+    """The device of that name; `auto` is CUDA where there is one, else the CPU.
+
+    Raises:
+        ModelError: it does not exist here; the message says what to ask for instead.
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, _, index = device.partition(":")
     if kind == "cuda":
         if not torch.cuda.is_available():
@@ -78,8 +93,8 @@ def check_device(device: str) -> str:
         if not torch.backends.mps.is_available():
             raise ModelError("no MPS device; add --device cpu to run on the CPU")
     elif device != "cpu":
-        raise ModelError(f"--device {device} is not cpu, cuda, cuda:N or mps")
-    return device
+        raise ModelError(f"--device {device} is not auto, cpu, cuda, cuda:N or mps")
+    return torch.device(device)
 
 
 def full_float32() -> None:
@@ -92,6 +107,9 @@ def _load_weights(source: ModelSource, info: ModelInfo, dtype: torch.dtype) -> P
     from transformers import AutoModelForCausalLM
 
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": "sdpa", "output_loading_info": True}
+    options["ignore_mismatched_sizes"] = (
+        True  # so that they come back by name, and `_check_outcome` refuses them
+    )
     folder = Path(source.location)
     if source.kind == "gguf":
         folder, options["gguf_file"] = folder.parent, folder.name

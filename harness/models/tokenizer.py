@@ -37,20 +37,6 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
             raise ModelError(f"{source.name}: its tokenizer cannot be loaded: {first_line(error)}") from error
 
 
-def leading_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """The ids that the tokenizer puts before any text of its own accord: [BOS], or nothing."""
-    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-    habitual = tokenizer("a")["input_ids"]
-    return list(habitual[: _start(habitual, bare)])
-
-
-def _start(ids: list[int], part: list[int]) -> int:
-    for start in range(len(ids) - len(part) + 1):
-        if ids[start : start + len(part)] == part:
-            return start
-    return 0
-
-
 def first_line(error: BaseException) -> str:
     """A library's message cut to one line of at most 200 characters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
