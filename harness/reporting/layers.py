@@ -1,0 +1,107 @@
+"""The layer table of one model on one corpus: costs, controls and fit of every measured layer.
+
+Everything is recomputed from the per-document sums that report.json carries, with the statistics that the claims
+use; so the table cannot disagree with the verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.protocol import LINEAR, LINEAR_HALF_A, LINEAR_HALF_B, MEAN
+
+Floats = NDArray[np.float64]
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class LayerTable:
+    """One row a measured layer; L rows. Costs and shares are fractions, not percent."""
+
+    model: str
+    corpus: str
+    depth: int
+    """Layers that the model has; L may be fewer."""
+    layers: tuple[int, ...]
+    documents: int
+    """Test documents."""
+    tokens: int
+    """Test tokens that have a target."""
+    perplexity: float
+    """Of the intact model on the same tokens."""
+    cost: Mapping[str, Floats]
+    """(L,) for each variant: relative change of perplexity."""
+    cost_interval: Floats | None
+    """(L, 2) simultaneous interval of the linear map's cost; None for too few documents."""
+    half_width: float | None
+    """Median over layers of half the pointwise interval of the linear map's cost."""
+    captured: Floats | None
+    """(L,) share of the MLP's effect captured; NaN where the effect's interval does not exclude 0."""
+    captured_interval: Floats | None
+    """(L, 2), simultaneous over the layers that have one."""
+    r2: Mapping[str, Floats]
+    """(L,) held-out R² of the MLP's output for each fitted map, positions after the first."""
+    curve_rows: tuple[int, ...]
+    """Fitting rows at which R² was measured, K of them."""
+    curve: Floats | None
+    """(L, K) R² on the documents for choices."""
+    first_norm: Floats | None
+    """(L,) mean norm of the MLP's output at first positions."""
+    other_norm: Floats | None
+    """(L,) the same at all other positions."""
+    refit: Floats | None
+    """(L,) standard deviation of a cost over refits, from the two halves of the fitting documents."""
+
+
+def layer_table(measurement: Mapping[str, Any]) -> LayerTable:
+    """Recompute the layer table of a measurement dict (see `harness.reporting.shape`)."""
+    tokens = np.array([document["targets"] for document in measurement["documents"]], dtype=np.float64)  # (D,)
+    delta = {v: np.array(measurement["delta"][v], dtype=np.float64) for v in measurement["variants"]}  # (L, D)
+    cost = {variant: np.expm1(sums.sum(axis=1) / tokens.sum()) for variant, sums in delta.items()}
+    intervals = _intervals(measurement, delta, tokens)
+    fit = measurement["fit"]
+    curve = fit.get("curve") or {}
+    return LayerTable(
+        model=measurement["model"],
+        corpus=measurement["corpus"],
+        depth=measurement["depth"],
+        layers=tuple(measurement["layers"]),
+        documents=len(tokens),
+        tokens=int(tokens.sum()),
+        perplexity=float(np.exp(np.sum(measurement["nll"]) / tokens.sum())),
+        cost=cost,
+        r2={variant: _r2(squares) for variant, squares in (measurement.get("squares") or {}).items()},
+        curve_rows=tuple(curve.get("rows") or ()),
+        curve=_column(curve.get("r2")),
+        first_norm=_column(fit.get("first_norm")),
+        other_norm=_column(fit.get("other_norm")),
+        refit=_refit(cost),
+        **intervals,
+    )
+
+
+def _r2(squares: Mapping[str, Any]) -> Floats:
+    residual, total = (np.array(squares[part], dtype=np.float64).sum(axis=1) for part in ("residual", "total"))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(total > 0, 1 - residual / total, np.nan)
+
+
+def _refit(cost: Mapping[str, Floats]) -> Floats | None:
+    """Halves share no fitting document, so half of their squared difference is an unbiased variance of one fit."""
+    if LINEAR_HALF_A not in cost or LINEAR_HALF_B not in cost:
+        return None
+    return np.abs(cost[LINEAR_HALF_A] - cost[LINEAR_HALF_B]) / np.sqrt(2)
+
+
+def _column(values: Any) -> Floats | None:
+    """Numbers of the JSON, null as NaN."""
+    return np.array(values, dtype=np.float64) if values else None
+
+
+def _intervals(measurement: Mapping[str, Any], delta: Mapping[str, Floats], tokens: Floats) -> dict[str, Any]:
+    return {"cost_interval": None, "half_width": None, "captured": None, "captured_interval": None}

@@ -1,0 +1,56 @@
+"""What a run found, counted: verdicts per subject, the part of a claim that decided, false verdicts to expect."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from harness.reporting.escape import text
+from harness.reporting.shape import VERDICTS
+from harness.reporting.tables import listed
+
+ERROR_RATE = 0.05
+"""Chance of a false verdict that one part is held to: 95 % intervals for differences, two one-sided tests at 5 %."""
+
+
+def by_subject(claims: Iterable[dict[str, Any]]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
+    """Claims grouped by the models they are about, groups and claims in the order of the run."""
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for claim in claims:
+        groups.setdefault(tuple(claim["models"]), []).append(claim)
+    return groups
+
+
+def subject(models: Sequence[str]) -> str:
+    """The models of a claim as Markdown text."""
+    return listed([text(name) for name in models]) or "the paper's released record"
+
+
+def counts(claims: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """How many claims have each verdict, in the fixed order of the verdicts, zeros included."""
+    found = Counter(claim["verdict"] for claim in claims)
+    return {verdict: found[verdict] for verdict in VERDICTS}
+
+
+def tally(claims: Iterable[dict[str, Any]]) -> str:
+    """``5 SUPPORTED, 9 REFUTED, 6 INCONCLUSIVE, 7 not applicable``; the last two kinds only where they occur."""
+    words = {"error": "could not be measured"}
+    return ", ".join(
+        f"{n} {words.get(verdict, verdict)}" for verdict, n in counts(claims).items() if n or verdict.isupper()
+    )
+
+
+def deciding_part(row: dict[str, Any]) -> dict[str, Any] | None:
+    """The first part that has the claim's verdict: one refuted part refutes, one open part leaves a claim open."""
+    parts: list[dict[str, Any]] = row["parts"]
+    return next((part for part in parts if part["status"] == row["verdict"]), parts[0] if parts else None)
+
+
+def false_verdicts(claims: Iterable[dict[str, Any]]) -> tuple[int, float]:
+    """Number of parts judged by an interval, and the most false verdicts to expect among them, on average.
+
+    An expectation adds up whether or not the parts share documents, so no independence is assumed.
+    """
+    judged = sum(part.get("interval") is not None for claim in claims for part in claim["parts"])
+    return judged, ERROR_RATE * judged

@@ -1,0 +1,104 @@
+"""The short table at the end of the terminal run: at most 80 columns, plain ASCII but for names."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.reporting.escape import visible
+from harness.reporting.numbers import NOTHING, ascii_only, estimate, plural
+from harness.reporting.summary import by_subject, counts, deciding_part
+
+WIDTH = 80
+_GAP = "  "
+_SHORT = {"INCONCLUSIVE": "INCONCLUSIVE", "not applicable": "n/a", "error": "ERROR"}
+_VERDICT = 12
+
+
+def render(report: Mapping[str, Any]) -> list[str]:
+    """Lines for the end of a run: per model a tally, then claim, verdict, measured [interval] and predicate.
+
+    Claims that do not apply to a model are counted and left to report.md.
+    """
+    lines: list[str] = []
+    for models, claims in by_subject(report["claims"]).items():
+        found = counts(claims)
+        told = ", ".join(f"{n} {_SHORT.get(verdict, verdict)}" for verdict, n in found.items() if n)
+        name = ", ".join(visible(model) for model in models) or "the paper's released record"
+        tally = f": {told}"
+        lines += ["", clip(name, WIDTH - width(tally)) + tally]
+        lines += _rows([claim for claim in claims if claim["verdict"] != "not applicable"])
+    for error in report["errors"]:
+        lines.append(clip(f"error: {visible(error['item'])}: {visible(error['message'])}", WIDTH))
+    return lines[1:] if lines and not lines[0] else lines
+
+
+def width(shown: str) -> int:
+    """Columns that a terminal gives to `shown`: two for wide characters, none for combining ones."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in shown
+    )
+
+
+def clip(shown: str, columns: int) -> str:
+    """`shown` cut to `columns`, with three dots where something was cut."""
+    if width(shown) <= columns:
+        return shown
+    kept = ""
+    for c in shown:
+        if width(kept + c) > columns - 3:
+            break
+        kept += c
+    return kept + "..."[: max(columns, 0)]
+
+
+def _rows(claims: Sequence[dict[str, Any]]) -> list[str]:
+    """One line a claim; the columns take what they need, and the longest give way first."""
+    cells = [_cells(claim) for claim in claims]
+    if not cells:
+        return []
+    free = WIDTH - _VERDICT - 3 * len(_GAP)
+    needs = [max(width(row[column]) for row in cells) for column in (0, 2, 3)]
+    claim, measured, predicate = _share(needs, free)
+    return [
+        _GAP.join(
+            [
+                _pad(clip(row[0], claim), claim),
+                _pad(row[1], _VERDICT),
+                _pad(clip(row[2], measured), measured),
+                clip(row[3], predicate),
+            ]
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def _share(needs: Sequence[int], free: int) -> list[int]:
+    """Widths that add up to at most `free`: the widest column gives way until all fit."""
+    widths = list(needs)
+    while sum(widths) > free:
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+def _cells(claim: dict[str, Any]) -> tuple[str, str, str, str]:
+    part = deciding_part(claim)
+    name = visible(claim["id"])
+    verdict = _SHORT.get(claim["verdict"], claim["verdict"])
+    if part is None:
+        return name, verdict, visible(claim["reason"]), ""
+    value, ends = estimate(part.get("value"), part.get("interval"), part.get("unit"))
+    measured = value if ends == NOTHING else f"{value} {ends}"
+    return name, verdict, ascii_only(measured), ascii_only(visible(part["predicate"]))
+
+
+def _pad(shown: str, columns: int) -> str:
+    return shown + " " * (columns - width(shown))
+
+
+def summary_line(report: Mapping[str, Any]) -> str:
+    """``27 judgements: 5 SUPPORTED, 9 REFUTED, ...`` in one line."""
+    found = counts(report["claims"])
+    told = ", ".join(f"{n} {_SHORT.get(verdict, verdict)}" for verdict, n in found.items() if n)
+    return clip(f"{plural(len(report['claims']), 'judgement')}: {told or 'none'}", WIDTH)
