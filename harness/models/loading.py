@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,8 @@ def load(
         raise ModelError(f"--dtype {dtype} is not one of {', '.join(DTYPES)}")
     if info.stored is None and not allow_pickle:
         raise ModelError(f"{info.name} has its weights only as a pickle; add --allow-pickle if you trust it")
+    if source.kind == "hub":
+        source = replace(source, revision=info.revision)  # a branch may have moved since
     full_float32()
     tokenizer = load_tokenizer(source)
     model = _load_weights(source, info, DTYPES[dtype])
@@ -106,29 +108,18 @@ def full_float32() -> None:
 def _load_weights(source: ModelSource, info: ModelInfo, dtype: torch.dtype) -> PreTrainedModel:
     from transformers import AutoModelForCausalLM
 
+    place = snapshot(source)[0] if source.kind == "hub" else Path(source.location)
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": "sdpa", "output_loading_info": True}
-    options["ignore_mismatched_sizes"] = (
-        True  # so that they come back by name, and `_check_outcome` refuses them
-    )
-    folder = Path(source.location)
     if source.kind == "gguf":
-        folder, options["gguf_file"] = folder.parent, folder.name
+        place, options["gguf_file"] = place.parent, place.name
     else:
-        if source.kind == "hub":
-            folder, commit = snapshot(source)
-            if commit != info.revision:
-                raise ModelError(
-                    f"{info.name} moved from {info.revision} to {commit} while running; start again"
-                )
-        # A pickle is the only thing that has no known storage type.
-        options |= {
-            "use_safetensors": info.stored is not None,
-            "trust_remote_code": False,
-            "local_files_only": True,
-        }
+        options["use_safetensors"] = info.stored is not None  # only a pickle has no known storage type
+        options["ignore_mismatched_sizes"] = True  # then they come back by name, and `_check_outcome` refuses
+        options["trust_remote_code"] = False
+        options["local_files_only"] = True
     with quiet_transformers():
         try:
-            loaded: Any = AutoModelForCausalLM.from_pretrained(folder, **options)
+            loaded: Any = AutoModelForCausalLM.from_pretrained(place, **options)
         except Exception as error:  # transformers has no base class for what a damaged file can raise
             raise ModelError(f"{info.name} cannot be loaded: {first_line(error)}") from error
     model, outcome = loaded
@@ -138,15 +129,12 @@ def _load_weights(source: ModelSource, info: ModelInfo, dtype: torch.dtype) -> P
 
 def _check_outcome(outcome: dict[str, Any], info: ModelInfo) -> None:
     """transformers fills a missing weight with random numbers and drops a surplus one; neither may pass."""
-    mismatched = sorted(
-        str(entry[0] if isinstance(entry, tuple) else entry) for entry in outcome["mismatched_keys"]
-    )
     for problem, names in (
-        ("lack", sorted(outcome["missing_keys"])),
-        ("have another shape than the config asks for in", mismatched),
-        ("hold, without a place for it in the model,", sorted(outcome["unexpected_keys"])),
+        ("lack", outcome["missing_keys"]),
+        ("have not the shape that the config asks for in", {name for name, *_ in outcome["mismatched_keys"]}),
+        ("hold, though the config has no place for it,", outcome["unexpected_keys"]),
     ):
-        names = [name for name in names if not BUFFER.search(name)]
+        names = sorted(name for name in names if not BUFFER.search(name))
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             raise ModelError(

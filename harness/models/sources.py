@@ -95,6 +95,8 @@ def resolve_model(text: str, *, allow_pickle: bool = False) -> ModelSource:
     """
     if text in SHORT_NAMES:
         return SHORT_NAMES[text]()
+    if not text.strip():
+        raise ModelError("--model names no model: give a short name, a folder, a .gguf file or a hub id")
     path = Path(text).expanduser()
     if path.exists():
         return _on_disk(path, allow_pickle)
