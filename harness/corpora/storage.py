@@ -8,7 +8,7 @@ import shutil
 import uuid
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from harness.errors import CorpusError
@@ -45,7 +45,7 @@ def read_checked(path: Path) -> bytes | None:
     """The payload that `write_checked` wrote; None where there is none, or a damaged one (with a warning)."""
     try:
         digest, _, payload = path.read_bytes().partition(b"\n")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         discard(path, error.strerror or "cannot be read")
@@ -83,10 +83,13 @@ def new_folder(path: Path) -> Iterator[Path]:
 def discard(path: Path, reason: str) -> None:
     """Take a damaged file or folder out of the cache, and say so; what it held is made again."""
     warnings.warn(f"corpus cache: {path.name} is discarded and made again ({reason})", stacklevel=3)
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+    aside = _beside(path)
+    with _as_corpus_error(path.parent), suppress(FileNotFoundError):  # another process may have been quicker
+        path.rename(aside)
+        if aside.is_dir():
+            shutil.rmtree(aside)
+        else:
+            aside.unlink()
 
 
 def _beside(path: Path) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 
 from harness.errors import CorpusError
 
@@ -40,32 +41,29 @@ def cut_articles(lines: Iterable[str]) -> Named:
     """WikiText's articles as (title, text); empty where the first line that is not blank is no title.
 
     An article starts with a line ` = Title = `. Some lines of that shape are formulas in the middle of a
-    sentence (`ωc / = 1 rad / s and a nominal impedance k = / 1 Ω .`). In copies with blank lines a title
-    has one before and after it, a formula has none. In copies without, a line is a formula when the line
-    before it ends, and the line after it begins, in the middle of a sentence. Blank lines are dropped, so
-    that all copies of the corpus give the same text.
+    sentence (`… frequency of ωc`, ` = 1 rad / s and a nominal impedance k = `, `1 Ω . This is …`). Where
+    blank lines set headings off from text, a title has one before and after it and a formula has none.
+    Where they do not (there are none, or one after every line), a line is a formula when the line before
+    it ends, and the line after it begins, in the middle of a sentence. Blank lines are dropped, so that all
+    copies of the corpus give the same text.
     """
-    lines = [line.rstrip("\r\n") for line in lines]
-    full = [i for i, line in enumerate(lines) if line.strip()]
-    if not full or not _TITLE.fullmatch(lines[full[0]]):
+    spread = [line.rstrip("\r\n") for line in lines]
+    full = [i for i, line in enumerate(spread) if line.strip()]  # where the lines that are not blank stand
+    text = [spread[i] for i in full]
+    if not text or not _TITLE.fullmatch(text[0]):
         return []
-    titles = [i for i in full if _TITLE.fullmatch(lines[i])]
-    spaced = any(not lines[i + 1].strip() for i in titles[:1] if i + 1 < len(lines))
-
-    def is_title(i: int) -> bool:
-        before, after = lines[i - 1] if i else "", lines[i + 1] if i + 1 < len(lines) else ""
-        if spaced:
-            return not before.strip() and not after.strip()
-        return not (_ends_open(before) and _begins_open(after))
-
+    apart = [True, *(b - a > 1 for a, b in pairwise(full)), True]  # a blank line before line k (or an end)
+    set_off = apart[1] and not all(apart)
     articles: list[tuple[str, list[str]]] = []
-    starts = {i for i in titles if is_title(i)} | {full[0]}
-    for i in full:
-        if i in starts:
-            match = _TITLE.fullmatch(lines[i])
-            assert match is not None
-            articles.append((match[1], []))
-        articles[-1][1].append(lines[i])
+    for k, line in enumerate(text):
+        title = _TITLE.fullmatch(line)
+        if title and k > 0:
+            broken = _ends_open(text[k - 1]) and _begins_open(text[k + 1] if k + 1 < len(text) else "")
+            if not (apart[k] and apart[k + 1] if set_off else not broken):
+                title = None
+        if title:
+            articles.append((title[1], []))
+        articles[-1][1].append(line)
     return [(title, "\n".join(body)) for title, body in articles]
 
 
@@ -116,7 +114,7 @@ def cut_blocks(text: str) -> Named:
     size = min(max(len(text) // BLOCKS, SHORTEST_BLOCK), LONGEST_BLOCK)
     blocks = [""]
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
-        for piece in re.findall(rf"(?s).{{1,{size}}}(?:\s+|$)|\S{{1,{size}}}", line):
+        for piece in re.findall(rf"(?s).{{1,{size}}}(?:\s+|$)|.{{1,{size}}}", line):
             if len(blocks[-1]) >= size:
                 blocks.append("")
             blocks[-1] += piece

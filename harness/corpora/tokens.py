@@ -57,8 +57,8 @@ def tokenize(
 ) -> TokenizedCorpus:
     """The ids of a document set under one tokenizer, from `cache` where they are there.
 
-    `load_tokenizer` returns a Hugging Face tokenizer and is called only when they are not, so that a warm run
-    loads none. A damaged entry is reported and made again.
+    `load_tokenizer` returns a Hugging Face tokenizer and is called only when they are not there, so that a
+    warm run loads none. A damaged entry is reported and made again.
     """
     parts = [TOKENS_VERSION, documents.fingerprint, tokenizer_sha256]
     fingerprint = storage.sha256(json.dumps(parts).encode())
@@ -67,7 +67,7 @@ def tokenize(
     if found is None:
         tokenizer = load_tokenizer()
         bos = leading_ids(tokenizer)
-        lists = _encode(tokenizer, [document.text for document in documents.documents])
+        lists = _encode(tokenizer, [document.text for document in documents.documents], special_tokens=False)
         offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
         ids = np.concatenate([np.asarray(one, dtype=np.int32) for one in lists])
         with storage.new_folder(folder) as new:
@@ -78,7 +78,7 @@ def tokenize(
         found = _open(folder)
         if found is None:
             raise CorpusError(
-                f"corpus {documents.source.name}: what is written to the cache {folder} cannot be read again: "
+                f"corpus {documents.source.name}: what is written to {folder} cannot be read again: "
                 "check the disk or choose another folder with --evidence DIR"
             )
     ids, offsets, bos = found
@@ -87,24 +87,26 @@ def tokenize(
 
 def leading_ids(tokenizer: Any) -> tuple[int, ...] | None:
     """What the tokenizer by itself puts in front of a text, without what it puts behind one (EOS)."""
-    plain, *_ = _encode(tokenizer, [_ORDINARY])
-    habit = list(tokenizer(_ORDINARY, add_special_tokens=True)["input_ids"])
+    (plain,), (habit,) = (
+        _encode(tokenizer, [_ORDINARY], special_tokens=special) for special in (False, True)
+    )
     for start in range(len(habit) - len(plain) + 1):
         if habit[start : start + len(plain)] == plain:
             return tuple(habit[:start]) or None
     raise CorpusError(
-        "the tokenizer writes a text differently when it adds special tokens, so that its own habit cannot be "
-        "told from the text: use a tokenizer that puts them before or behind"
+        "the tokenizer writes a text differently when it adds special tokens, so that its own habit "
+        "cannot be told from the text: use a tokenizer that puts them before or behind"
     )
 
 
-def _encode(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
-    """Ids without special tokens; no warning that a document is longer than the model's context."""
+def _encode(tokenizer: Any, texts: Sequence[str], *, special_tokens: bool) -> list[list[int]]:
+    """The ids of each text, without the warning that a text is longer than the model's context."""
     ids: list[list[int]] = []
     for start in range(0, len(texts), BATCH):
         batch = list(texts[start : start + BATCH])
-        encoded = tokenizer(batch, add_special_tokens=False, return_attention_mask=False, verbose=False)
-        ids += encoded["input_ids"]
+        ids += tokenizer(
+            batch, add_special_tokens=special_tokens, return_attention_mask=False, verbose=False
+        )["input_ids"]
     return ids
 
 
