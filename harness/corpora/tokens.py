@@ -71,10 +71,10 @@ def tokenize(
         offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
         ids = np.concatenate([np.asarray(one, dtype=np.int32) for one in lists])
         with storage.new_folder(folder) as new:
-            np.save(new / "ids.npy", ids)
-            np.save(new / "offsets.npy", offsets)
-            hashes = {name: storage.file_sha256(new / name) for name in ("ids.npy", "offsets.npy")}
-            (new / "about.json").write_text(json.dumps({"bos": bos, "sha256": hashes}), encoding="utf-8")
+            for name, array in (("ids", ids), ("offsets", offsets), ("bos", np.asarray(bos or (), np.int32))):
+                np.save(new / f"{name}.npy", array)
+            hashes = {file.name: storage.file_sha256(file) for file in new.iterdir()}
+            (new / "sha256.json").write_text(json.dumps(hashes), encoding="utf-8")
         found = _open(folder)
         if found is None:
             raise CorpusError(
@@ -114,12 +114,13 @@ def _open(folder: Path) -> tuple[np.ndarray, np.ndarray, tuple[int, ...] | None]
     if not folder.is_dir():
         return None
     try:
-        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-        for name, digest in about["sha256"].items():
-            if storage.file_sha256(folder / name) != digest:
+        hashes = json.loads((folder / "sha256.json").read_text(encoding="utf-8"))
+        for name in ("ids.npy", "offsets.npy", "bos.npy"):
+            if storage.file_sha256(folder / name) != hashes[name]:
                 raise ValueError(f"{name} is damaged")
-        ids = np.load(folder / "ids.npy", mmap_mode="r")
-        return ids, np.load(folder / "offsets.npy"), tuple(about["bos"]) if about["bos"] else None
+        bos = np.load(folder / "bos.npy")
+        ids, offsets = np.load(folder / "ids.npy", mmap_mode="r"), np.load(folder / "offsets.npy")
     except (OSError, ValueError, KeyError, TypeError) as error:
         storage.discard(folder, str(error))
         return None
+    return ids, offsets, tuple(bos.tolist()) or None

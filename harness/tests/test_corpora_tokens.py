@@ -92,9 +92,9 @@ def test_a_tokenizer_whose_habit_cannot_be_told_is_refused():
         leading_ids(tokenizer)
 
 
-@pytest.mark.parametrize("damage", ["ids.npy", "offsets.npy", "about.json", "missing"])
+@pytest.mark.parametrize("damage", ["ids.npy", "offsets.npy", "bos.npy", "sha256.json", "missing"])
 def test_a_damaged_entry_is_reported_and_made_again(documents: DocumentSet, tmp_path: Path, damage: str):
-    cold = tokenize(documents, WordTokenizer, HASH, tmp_path).ids.tolist()
+    cold = tokenize(documents, lambda: WordTokenizer(bos=True), HASH, tmp_path).ids.tolist()
     (folder,) = (tmp_path / "tokens").iterdir()
     if damage == "missing":
         (folder / "ids.npy").unlink()
@@ -103,8 +103,9 @@ def test_a_damaged_entry_is_reported_and_made_again(documents: DocumentSet, tmp_
         data[-3] ^= 1
         (folder / damage).write_bytes(data)
     with pytest.warns(UserWarning, match="is discarded and made again"):
-        assert tokenize(documents, WordTokenizer, HASH, tmp_path).ids.tolist() == cold
-    assert tokenize(documents, refuse, HASH, tmp_path).ids.tolist() == cold
+        assert tokenize(documents, lambda: WordTokenizer(bos=True), HASH, tmp_path).ids.tolist() == cold
+    warm = tokenize(documents, refuse, HASH, tmp_path)
+    assert (warm.ids.tolist(), warm.bos) == (cold, (1,))
 
 
 def test_a_tokenizer_that_fails_leaves_nothing_behind(documents: DocumentSet, tmp_path: Path):
