@@ -6,27 +6,38 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from harness.reporting.escape import block, slug, text
-from harness.reporting.numbers import NOTHING, count, difference, estimate, interval, number, quantity
-from harness.reporting.summary import deciding_part, subject
+from harness.reporting.numbers import NOTHING, change, count, difference, estimate, number, quantity
+from harness.reporting.summary import deciding_part, is_lead, subject
 from harness.reporting.tables import listed, table
 
-_SHOWN = {"not applicable": "not applicable", "error": "error"}
+_OUTCOMES = {"passed": "passed", "failed": "failed", "skipped": "was skipped", "error": "broke"}
+_STANDINGS = {
+    "reproduced": "reproduced, equal within the margin",
+    "excluded": "excluded by the interval",
+    "too wide to say": "too wide to say whether it is the same",
+    "not comparable": "not comparable, as the model or the protocol is not the paper's",
+}
 
 
 def verdict_table(claims: Sequence[dict[str, Any]]) -> str:
     """One row a claim and model: verdict, the number that decided it, what it had to satisfy."""
-    heads = ["claim", "model", "corpus", "verdict", "measured", "interval", "must be", "towards the paper's number"]
+    if not claims:
+        return "No claim was judged."
+    heads = ["claim", "model", "corpus", "verdict", "measured", "interval", "predicate", "paper's number"]
     rows = []
     for claim in claims:
         part = deciding_part(claim)
-        measured, ends = _measured(part)
-        link = f"[{text(claim['id'])}](#{slug(claim['id'])})"
-        predicate = text(part["predicate"]) if part else NOTHING
-        if len(claim["parts"]) > 1:
-            predicate += f" (1 of {len(claim['parts'])} parts)"
-        where = text(claim.get("corpus") or NOTHING)
-        standing = claim.get("standing") or NOTHING
-        rows.append([link, subject(claim["models"]), where, bold(claim["verdict"]), measured, ends, predicate, standing])
+        rows.append(
+            [
+                f"[{text(claim['id'])}](#{slug(claim['id'])})",
+                subject(claim["models"]),
+                text(claim.get("corpus") or NOTHING),
+                bold(claim["verdict"]),
+                *_measured(part),
+                _predicate(part, len(claim["parts"])),
+                claim.get("standing") or NOTHING,
+            ]
+        )
     return table(heads, rows, left=len(heads))
 
 
@@ -46,62 +57,54 @@ def bold(verdict: str) -> str:
 def _section(identity: str, rows: Sequence[dict[str, Any]]) -> str:
     first = rows[0]
     ledger = [text(row) for row in first["ledger"] if row != identity]
-    source = [f"Paper: {text(first['section'])}"]
-    if ledger:
-        source.append(f"covers the ledger rows {listed(ledger)}")
-    head = [f"### {text(identity)}", f"**{text(first['title'])}**", f"> {block(first['statement'])}"]
-    body = ["; ".join(source) + "."]
+    also = f"; covers the ledger rows {listed(ledger)}" if ledger else ""
+    parts = [
+        f"### {text(identity)}",
+        f"**{text(first['title'])}**",
+        f"> {block(first['statement'])}",
+        f"Paper: {text(first['section'])}{also}. {_reported(rows)}",
+    ]
     for row in rows:
-        body += _judged(row)
-    return "\n\n".join([*head, *body])
+        parts += _judged(row, first)
+    return "\n\n".join(parts)
 
 
-def _judged(claim: dict[str, Any]) -> list[str]:
-    where = f"{subject(claim['models'])}" + (f", {text(claim['corpus'])}" if claim.get("corpus") else "")
-    lines = [f"**{where}: {claim['verdict']}.** {block(claim['reason'])}"]
-    if claim["parts"]:
+def _judged(claim: dict[str, Any], first: dict[str, Any]) -> list[str]:
+    """One model's (or group of models') verdict on the claim, with all that it rests on."""
+    where = subject(claim["models"]) + (f" on {text(claim['corpus'])}" if claim.get("corpus") else "")
+    lines = [f"**{where}: {claim['verdict']}** ({claim['role']}). {_sentence(claim['reason'])}"]
+    asked = claim.get("general") or (claim["statement"] if claim["statement"] != first["statement"] else None)
+    if asked and claim["role"] == "generalization":
+        lines.append(f"Asked of this model: {text(asked)}")
+    if claim["parts"] or claim.get("elsewhere"):
         lines.append(_parts(claim))
-    notes = [_reported(claim), *_elsewhere(claim), _comparison(claim)]
-    lines.append("\n".join(f"- {note}" for note in notes if note))
+    if notes := [note for note in (_standing(claim), *_elsewhere(claim), _comparison(claim)) if note]:
+        lines.append("\n".join(f"- {note}" for note in notes))
     return lines
 
 
 def _parts(claim: dict[str, Any]) -> str:
     """All parts of the claim, and of the same claim on the other corpora of the run."""
-    heads = [
-        "corpus",
-        "what",
-        "must be",
-        "verdict",
-        "measured",
-        "interval",
-        "level",
-        "documents",
-        "tokens",
-        "could have shown",
-        "settled by",
-    ]
+    words = ["corpus", "part", "predicate", "verdict"]
+    numbers = ["measured", "interval", "level", "documents", "tokens", "could have shown", "settled by"]
     rows = [_part(claim.get("corpus"), part) for part in claim["parts"]]
     for other in claim.get("elsewhere") or []:
         rows += [_part(other["corpus"], part) for part in other["parts"]]
-    return table(heads, rows, left=4)
+    return table([*words, *numbers], rows, left=len(words))
 
 
 def _part(corpus: str | None, part: dict[str, Any]) -> list[str]:
-    measured, ends = _measured(part)
-    level = part.get("level")
-    needed = part.get("documents_needed")
+    level, needed = part.get("level"), part.get("documents_needed")
     return [
         text(corpus or NOTHING),
         text(part["name"]),
         text(part["predicate"]),
         bold(part["status"]),
-        measured,
-        ends,
+        *_measured(part),
         NOTHING if level is None or part.get("interval") is None else f"{number(100 * level, 0)} %",
         count(part.get("documents")),
         count(part.get("tokens")),
-        difference(part.get("smallest_effect"), part.get("unit")),
+        text(difference(part.get("smallest_effect"), part.get("unit"))),
         NOTHING if needed is None else f"{count(needed)} documents",
     ]
 
@@ -110,26 +113,41 @@ def _measured(part: dict[str, Any] | None) -> tuple[str, str]:
     if part is None:
         return NOTHING, NOTHING
     value, ends = estimate(part.get("value"), part.get("interval"), part.get("unit"))
-    return text(value), ends
+    return text(f"lead {value}" if is_lead(part) else value), ends
 
 
-def _reported(claim: dict[str, Any]) -> str:
-    reported = claim["reported"]
-    shown = text(reported["text"]) if reported.get("text") else quantity(reported.get("value"), reported.get("unit"))
+def _sentence(reason: str) -> str:
+    shown = text(reason[:1].upper() + reason[1:])
+    return shown if shown.endswith((".", "!", "?")) or not shown else shown + "."
+
+
+def _predicate(part: dict[str, Any] | None, parts: int) -> str:
+    if part is None:
+        return NOTHING
+    return text(part["predicate"]) + (f" ({text(part['name'])}; 1 of {parts} parts)" if parts > 1 else "")
+
+
+def _reported(rows: Sequence[dict[str, Any]]) -> str:
+    """What the paper says: the same for all models, so told once."""
+    reported = rows[0]["reported"]
+    judged = next((part for row in rows for part in row["parts"]), None)
+    unit = reported.get("unit") or (judged or {}).get("unit")
+    shown = text(reported["text"]) if reported.get("text") else quantity(reported.get("value"), unit)
     if shown == NOTHING:
-        return "The paper reports no number for it."
-    line = f"The paper reports: {shown}"
-    if reported.get("margin") is not None:
-        line += f" (margin for calling it reproduced: ±{difference(reported['margin'], reported.get('unit'))})"
+        return "It gives no number."
+    margin = reported.get("margin")
+    within = "" if margin is None else f" (reproduced means: equal within ±{text(difference(margin, unit))})"
+    return f"It reports: {shown}{within}."
+
+
+def _standing(claim: dict[str, Any]) -> str:
     standing = claim.get("standing")
-    if standing == "not comparable":
-        standing = "not comparable, as model or protocol is not the paper's"
-    return f"{line}. Standing: {standing}." if standing else f"{line}."
+    return f"Towards the paper's number: {_STANDINGS[standing]}." if standing else ""
 
 
 def _elsewhere(claim: dict[str, Any]) -> list[str]:
     return [
-        f"On {text(other['corpus'])}: {bold(other['verdict'])}. {text(other['reason'])}"
+        f"On {text(other['corpus'])}: {bold(other['verdict'])}. {_sentence(other['reason'])}"
         for other in claim.get("elsewhere") or []
     ]
 
@@ -138,11 +156,14 @@ def _comparison(claim: dict[str, Any]) -> str:
     comparison = claim.get("comparison")
     if not comparison:
         return ""
-    part = next((p for p in claim["parts"] if p["name"] == comparison["part"]), None)
-    unit = part.get("unit") if part else None
-    change, ends = estimate(comparison.get("difference"), comparison.get("interval"), unit)
-    paired = "paired by document" if comparison["paired"] else "unpaired, the documents differ"
-    verdict = "**worse than the baseline, beyond noise**" if comparison["worse"] else "not worse, beyond noise"
+    unit = next((part.get("unit") for part in claim["parts"] if part["name"] == comparison["part"]), None)
+    moved = text(change(comparison.get("difference"), comparison.get("interval"), unit))
+    how = "paired by document" if comparison["paired"] else "unpaired, as the documents are not the same"
     p = comparison.get("p_value")
-    told = "" if p is None else f", one-sided p {'< 0.001' if p < 0.001 else '= ' + number(p)}"
-    return f"Against the baseline ({text(comparison['part'])}): change {text(change)} {ends} ({paired}{told}): {verdict}."
+    if p is not None:
+        how += f", one-sided p {'< 0.001' if p < 0.001 else '= ' + number(p)}"
+    found = "**worse, beyond noise**" if comparison["worse"] else "not worse beyond noise"
+    return (
+        f"Against the baseline, {text(comparison['part'])}: {moved} ({how}): {found}. "
+        f"The test {_OUTCOMES[claim['outcome']]}."
+    )

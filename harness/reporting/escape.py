@@ -1,7 +1,7 @@
 """Names of models, corpora and documents come from outside; here they become harmless Markdown.
 
-A name may hold table pipes, code fences, HTML, line breaks, or characters that reorder or hide the text around
-them. Nothing is dropped silently: what cannot be shown is shown as its code point.
+A name may hold table pipes, code fences, HTML, line breaks, or characters that reorder or hide the text
+around them. Nothing is dropped silently: what cannot be shown is shown as its code point.
 """
 
 from __future__ import annotations
@@ -10,15 +10,24 @@ import re
 import unicodedata
 
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode categories never printed as they are: controls, formats (right-to-left marks), surrogates, unassigned."""
+"""Categories never printed as they are: controls, formats (right-to-left marks), surrogates, unassigned."""
 
-_ACTIVE = re.compile(r"[\\`*\[\]<>|~&!$]|(?<![^\W_])_|_(?![^\W_])")
-"""What Markdown gives a meaning to inside a line; an underscore within a word has none."""
+_ACTIVE = re.compile(
+    r"""(?P<plain>\[(?=[^\]]*\d)[\d.,%+−\ einf-]+\](?![(\[:]))  # an interval is no link
+        |[\\`*\[\]|~$]
+        |<(?=[A-Za-z/!?])                # opens a tag; "< 3 %" does not
+        |&(?=[#A-Za-z])                  # opens an entity
+        |(?<![^\W_])_|_(?![^\W_])        # an underscore within a word is only that""",
+    re.VERBOSE,
+)
+"""What Markdown gives a meaning to inside a line."""
 
-_LEADING = re.compile(r"(?P<number>\d+)(?=[.)])|[#+=:-]")
+_LEADING = re.compile(r"(?P<number>\d+)(?=[.)])|[#+=:>-]")
 """What Markdown gives a meaning to at the start of a block, as far as `_ACTIVE` does not hold it already."""
 
-_QUOTED_PATH = re.compile(r"""(?P<quote>['"`])(?:file://)?(?:~|[A-Za-z]:)?[/\\][^'"`]*?(?P<name>[^/\\'"`]+)(?P=quote)""")
+_QUOTED_PATH = re.compile(
+    r"""(?P<quote>['"`])(?:file://)?(?:~|[A-Za-z]:)?[/\\][^'"`]*?(?P<name>[^/\\'"`]+)(?P=quote)"""
+)
 _PATH = re.compile(
     r"""(?<![\w:/.~\\-])                       # not inside a word, an address or a relative path
         (?:file://)?(?:~|[A-Za-z]:)?           # a home directory or a drive
@@ -36,7 +45,7 @@ def visible(value: object) -> str:
 
 def text(value: object) -> str:
     """`value` as literal text inside a Markdown line or table cell."""
-    escaped = _ACTIVE.sub(lambda match: "\\" + match.group(), visible(value))
+    escaped = _ACTIVE.sub(lambda match: ("" if match["plain"] else "\\") + match.group(), visible(value))
     return escaped.replace("://", "\\://").replace("www.", "www\\.")  # GitHub links bare addresses
 
 
@@ -66,6 +75,6 @@ def slug(heading: str) -> str:
 
 
 def without_paths(message: str) -> str:
-    """Replace each absolute path in `message` by the name it ends in: a report tells nobody where it was made."""
+    """Absolute paths in `message` cut to the names they end in: a report does not tell where it was made."""
     quoted = _QUOTED_PATH.sub(lambda match: match["quote"] + match["name"] + match["quote"], message)
     return _PATH.sub(lambda match: match["name"], quoted)

@@ -1,7 +1,7 @@
 """The layer table of one model on one corpus: costs, controls and fit of every measured layer.
 
-Everything is recomputed from the per-document sums that report.json carries, with the statistics that the claims
-use; so the table cannot disagree with the verdicts.
+Everything is recomputed from the per-document sums that report.json carries, with the statistics that the
+claims use; so the table cannot disagree with the verdicts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.protocol import LINEAR, LINEAR_HALF_A, LINEAR_HALF_B, MEAN
+from harness.statistics.families import Family, captured, cost_family
 
 Floats = NDArray[np.float64]
 LEVEL = 0.95
@@ -36,9 +37,9 @@ class LayerTable:
     """Of the intact model on the same tokens."""
     cost: Mapping[str, Floats]
     """(L,) for each variant: relative change of perplexity."""
-    cost_interval: Floats | None
-    """(L, 2) simultaneous interval of the linear map's cost; None for too few documents."""
-    half_width: float | None
+    cost_interval: Floats
+    """(L, 2) simultaneous interval of the linear map's cost; infinite where documents are too few for one."""
+    half_width: float
     """Median over layers of half the pointwise interval of the linear map's cost."""
     captured: Floats | None
     """(L,) share of the MLP's effect captured; NaN where the effect's interval does not exclude 0."""
@@ -58,12 +59,23 @@ class LayerTable:
     """(L,) standard deviation of a cost over refits, from the two halves of the fitting documents."""
 
 
-def layer_table(measurement: Mapping[str, Any]) -> LayerTable:
-    """Recompute the layer table of a measurement dict (see `harness.reporting.shape`)."""
-    tokens = np.array([document["targets"] for document in measurement["documents"]], dtype=np.float64)  # (D,)
-    delta = {v: np.array(measurement["delta"][v], dtype=np.float64) for v in measurement["variants"]}  # (L, D)
+def layer_table(measurement: Mapping[str, Any], seed: int = 0) -> LayerTable:
+    """Recompute the layer table of a measurement dict (see `harness.reporting.shape`).
+
+    `seed` is that of the run's resampling weights, so that intervals are the ones that the claims saw.
+    """
+    tokens = np.array(
+        [document["targets"] for document in measurement["documents"]], dtype=np.float64
+    )  # (D,)
+    delta = {
+        v: np.array(measurement["delta"][v], dtype=np.float64) for v in measurement["variants"]
+    }  # (L, D)
     cost = {variant: np.expm1(sums.sum(axis=1) / tokens.sum()) for variant, sums in delta.items()}
-    intervals = _intervals(measurement, delta, tokens)
+    linear, mean = (
+        _family(measurement, delta[v], tokens, seed) if v in delta else None for v in (LINEAR, MEAN)
+    )
+    assert linear is not None  # `parse_budget` refuses a budget without it
+    share = captured(linear, mean) if mean is not None else None
     fit = measurement["fit"]
     curve = fit.get("curve") or {}
     return LayerTable(
@@ -81,18 +93,23 @@ def layer_table(measurement: Mapping[str, Any]) -> LayerTable:
         first_norm=_column(fit.get("first_norm")),
         other_norm=_column(fit.get("other_norm")),
         refit=_refit(cost),
-        **intervals,
+        cost_interval=linear.interval(LEVEL),
+        half_width=_half_width(linear),
+        captured=None if share is None else np.where(share.known, share.values, np.nan),
+        captured_interval=None if share is None else share.interval(LEVEL),
     )
 
 
 def _r2(squares: Mapping[str, Any]) -> Floats:
-    residual, total = (np.array(squares[part], dtype=np.float64).sum(axis=1) for part in ("residual", "total"))
+    residual, total = (
+        np.array(squares[part], dtype=np.float64).sum(axis=1) for part in ("residual", "total")
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(total > 0, 1 - residual / total, np.nan)
 
 
 def _refit(cost: Mapping[str, Floats]) -> Floats | None:
-    """Halves share no fitting document, so half of their squared difference is an unbiased variance of one fit."""
+    """The halves share no document, so half of their squared difference estimates the variance of one fit."""
     if LINEAR_HALF_A not in cost or LINEAR_HALF_B not in cost:
         return None
     return np.abs(cost[LINEAR_HALF_A] - cost[LINEAR_HALF_B]) / np.sqrt(2)
@@ -103,5 +120,11 @@ def _column(values: Any) -> Floats | None:
     return np.array(values, dtype=np.float64) if values else None
 
 
-def _intervals(measurement: Mapping[str, Any], delta: Mapping[str, Floats], tokens: Floats) -> dict[str, Any]:
-    return {"cost_interval": None, "half_width": None, "captured": None, "captured_interval": None}
+def _family(measurement: Mapping[str, Any], sums: Floats, tokens: Floats, seed: int) -> Family:
+    documents = [document["id"] for document in measurement["documents"]]
+    return cost_family(measurement["layers"], sums, tokens, documents, seed=seed)
+
+
+def _half_width(costs: Family) -> float:
+    lower, upper = costs.pointwise(LEVEL).T
+    return float(np.median(upper - lower) / 2)

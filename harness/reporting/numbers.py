@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+Ends = Sequence[float | None]
+"""Two ends of an interval; None, NaN or infinity for one that does not exist."""
+
 NOTHING = "—"
 """Stands for a number that does not exist; the text around it says why."""
-_PERCENT = {"cost", "share", "relative", "relative perplexity", "fraction", "%", "percent"}
-"""Units whose values are fractions and are printed as percent."""
+_PERCENT = {"cost", "share", "relative perplexity", "%"}
+"""Units whose values are fractions and are printed as percent (as `harness.statistics` names them)."""
+_COUNTS = {"layers", "documents", "tokens"}
+"""Units of whole numbers, in the plural."""
 _MOST = 4
 """Most decimals ever printed: a cost of 0 within float32 noise prints as zero."""
 
 
 def number(value: float | None, decimals: int | None = None) -> str:
-    """`value` with `decimals`, or with three significant digits; 22,780 and 3.1e+09 rather than long rows of digits.
+    """`value` with `decimals`, or with three significant digits; from ten million on as 3.10e+09.
 
     >>> number(227.8042), number(0.0158), number(-1234567.0), number(None)
     ('228', '0.0158', '−1,234,567', '—')
@@ -23,56 +28,65 @@ def number(value: float | None, decimals: int | None = None) -> str:
         return NOTHING
     if decimals is None:
         decimals = _decimals_of(abs(value))
-    if abs(value) >= 1e7:
-        shown = f"{value:.2e}"
-    else:
-        shown = f"{value:,.{decimals}f}"
-    if not shown.strip("-0.,"):  # "-0.00" says that there is a negative effect where there is none to see
+    shown = f"{value:.2e}" if abs(value) >= 1e7 else f"{value:,.{decimals}f}"
+    if not shown.strip("-0.,"):  # "-0.00" would claim a negative effect where there is none to see
         shown = shown.lstrip("-")
-    return shown.replace("-", "−") if "e-" not in shown else shown
+    return shown.replace("-", "−")
 
 
-def percent(fraction: float | None, decimals: int | None = None) -> str:
-    """A fraction as percent, without the sign for percent (table heads carry it)."""
-    return number(None if fraction is None else 100 * fraction, decimals)
-
-
-def interval(ends: Sequence[float | None] | None, decimals: int | None = None) -> str:
-    """``[lo, hi]`` at the precision that the width carries; an end that does not exist is said to be missing."""
-    if ends is None or all(_missing(end) for end in ends):
-        return NOTHING
-    if decimals is None:
-        decimals = decimals_for(ends)
-    lo, hi = ("none" if _missing(end) else number(end, decimals) for end in ends)
-    return f"[{lo}, {hi}]"
-
-
-def estimate(value: float | None, ends: Sequence[float | None] | None, unit: str | None) -> tuple[str, str]:
-    """Value with unit, and its interval, in one unit and at one precision."""
-    k = scale(unit)
-    scaled = [None if _missing(end) else k * end for end in ends] if ends is not None else None  # type: ignore[operator]
-    decimals = decimals_for(scaled) if scaled and not any(_missing(end) for end in scaled) else None
+def exact(value: float | None) -> str:
+    """A threshold, margin or planned effect: four significant digits, no zeros at the end (``70``)."""
     if value is None or not math.isfinite(value):
-        return NOTHING, interval(scaled, decimals)
-    if unit in _COUNTS and value == int(value):
-        decimals = 0
-    return number(k * value, decimals) + suffix(unit), interval(scaled, decimals)
+        return NOTHING
+    rounded = float(f"{value:.4g}")
+    return number(rounded, next((d for d in range(9) if round(rounded, d) == rounded), 9))
+
+
+def percent(fraction: float | None) -> str:
+    """A fraction as percent, without the sign (table heads carry it); two decimals at most."""
+    if fraction is None or not math.isfinite(fraction):
+        return NOTHING
+    return number(100 * fraction, min(2, _decimals_of(abs(100 * fraction))))
+
+
+def percent_in(fraction: float | None, ends: Ends | None) -> tuple[str, str]:
+    """A fraction and its interval as percent, without the sign, at the precision of the interval's width."""
+    value, limits = estimate(fraction, ends, "%")
+    return value.removesuffix(" %"), limits
+
+
+def estimate(value: float | None, ends: Ends | None, unit: str | None) -> tuple[str, str]:
+    """Value with its unit, and its interval without, both at the precision of the interval's width.
+
+    >>> estimate(0.0158, [0.0142, 0.0175], "cost"), estimate(5, [3, 8], "layers")
+    (('1.58 %', '[1.42, 1.75]'), ('5 layers', '[3, 8]'))
+    """
+    k = scale(unit)
+    scaled = [_finite(end, k) for end in ends or ()]
+    decimals = 0 if unit in _COUNTS and value == _whole(value) else _decimals_for(scaled)
+    shown = number(_finite(value, k), decimals)
+    return shown if shown == NOTHING else shown + suffix(unit, value), _limits(scaled, decimals)
 
 
 def quantity(value: float | None, unit: str | None) -> str:
-    """A single value with its unit."""
-    return estimate(value, None, unit)[0]
+    """A single exact value with its unit: ``70 %``, ``2 layers``."""
+    shown = exact(_finite(value, scale(unit)))
+    return shown if shown == NOTHING else shown + suffix(unit, value)
 
 
 def difference(value: float | None, unit: str | None) -> str:
     """A distance between two values of `unit`: percentage points for costs and shares."""
-    if value is None or not math.isfinite(value):
+    shown = exact(_finite(value, scale(unit)))
+    return shown if shown == NOTHING else shown + _apart(unit, value)
+
+
+def change(value: float | None, ends: Ends | None, unit: str | None) -> str:
+    """A signed difference with its interval: ``+5.0 [2.0, 8.0] points``."""
+    shown, limits = estimate(value, ends, unit)
+    if shown == NOTHING:
         return NOTHING
-    shown = number(scale(unit) * value)
-    return f"{shown} points" if unit in _PERCENT else shown + suffix(unit)
-
-
-_COUNTS = {"layers", "documents", "tokens", "count", "layer"}
+    bare = shown.removesuffix(suffix(unit, value))
+    return ("" if bare.startswith("−") else "+") + bare + f" {limits}" + _apart(unit, value)
 
 
 def scale(unit: str | None) -> float:
@@ -80,26 +94,23 @@ def scale(unit: str | None) -> float:
     return 100.0 if unit in _PERCENT else 1.0
 
 
-def suffix(unit: str | None) -> str:
-    """What stands after the number."""
+def suffix(unit: str | None, value: float | None = None) -> str:
+    """What stands after the number; one layer is not "1 layers"."""
     if unit in _PERCENT:
         return " %"
+    if unit in _COUNTS and value == 1:
+        return " " + unit[:-1]
     return f" {unit}" if unit else ""
-
-
-def decimals_for(ends: Sequence[float | None]) -> int:
-    """Decimals at which a half-width shows two significant digits; none where it is 10 or more."""
-    sizes = [abs(end) for end in ends if end is not None and math.isfinite(end)]
-    if len(sizes) == 2:
-        half = abs(ends[1] - ends[0]) / 2  # type: ignore[operator]
-        if half > 0:
-            return min(_MOST, max(0, 1 - math.floor(math.log10(half))))
-    return _decimals_of(max(sizes, default=0.0))
 
 
 def count(value: int | None) -> str:
     """A whole number with thousands separators."""
     return NOTHING if value is None else f"{value:,}"
+
+
+def plural(n: int, noun: str) -> str:
+    """``1 claim``, ``2 claims``."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def duration(seconds: float | None) -> str:
@@ -112,22 +123,40 @@ def duration(seconds: float | None) -> str:
     return f"{minutes:.0f} min" if minutes < 99.5 else f"{minutes / 60:.1f} h"
 
 
-def plural(n: int, noun: str) -> str:
-    """``1 claim``, ``2 claims``."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
 def ascii_only(shown: str) -> str:
-    """The same number for a terminal that may not speak Unicode."""
+    """The same for a terminal that may not speak Unicode."""
     return shown.translate({ord("−"): "-", ord("—"): "-", ord("≥"): ">=", ord("≤"): "<=", ord("±"): "+-"})
+
+
+def _apart(unit: str | None, value: float | None) -> str:
+    return " points" if unit in _PERCENT else suffix(unit, value)
+
+
+def _limits(scaled: Ends, decimals: int | None) -> str:
+    if all(end is None for end in scaled):
+        return NOTHING
+    low, high = ("none" if end is None else number(end, decimals) for end in scaled)
+    return f"[{low}, {high}]"
+
+
+def _decimals_for(scaled: Ends) -> int | None:
+    """Decimals at which half the width shows two significant digits; None leaves it to the value's size."""
+    if len(scaled) != 2 or scaled[0] is None or scaled[1] is None or scaled[0] == scaled[1]:
+        return None
+    half = abs(scaled[1] - scaled[0]) / 2
+    return min(_MOST, max(0, 1 - math.floor(math.log10(half)))) if half > 0 else None
 
 
 def _decimals_of(size: float) -> int:
     """Decimals that give `size` three significant digits."""
-    if size == 0 or size < 10**-_MOST:
+    if size < 10**-_MOST:
         return 2
     return min(_MOST, max(0, 2 - math.floor(math.log10(size))))
 
 
-def _missing(end: float | None) -> bool:
-    return end is None or not math.isfinite(end)
+def _finite(value: float | None, k: float = 1.0) -> float | None:
+    return k * value if value is not None and math.isfinite(value) else None
+
+
+def _whole(value: float | None) -> float | None:
+    return float(round(value)) if value is not None and math.isfinite(value) else None

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.reporting.escape import text
+from harness.reporting.escape import block, text
 from harness.reporting.numbers import count, duration
 from harness.reporting.tables import facts
 
 
 def section(report: Mapping[str, Any]) -> str:
-    """Tables of facts: the run, each model, each corpus."""
+    """Lists of facts: the run, each model, each corpus."""
     parts = ["### Run", _run(report)]
     for model in report["models"]:
         parts += [f"### Model {text(model['name'])}", _model(model)]
     for corpus in report["corpora"]:
         parts += [f"### Corpus {text(corpus['name'])}", _corpus(corpus)]
     if keys := [(m["model"], m["corpus"], key) for m in report["measurements"] for key in m["records"]]:
-        lines = [f"- {text(model)} on {text(corpus)}: {_hash(key)}" for model, corpus, key in keys]
+        lines = [f"- {block(model)} on {text(corpus)}: {_hash(key)}" for model, corpus, key in keys]
         parts += ["### Records in the evidence store", "\n".join(lines)]
     return "\n\n".join(parts)
 
@@ -79,7 +79,10 @@ def _corpus(corpus: Mapping[str, Any]) -> str:
         [
             ("source", f"{text(corpus['kind'])}: {text(corpus['origin'])}"),
             ("fingerprint", _hash(corpus["fingerprint"])),
-            ("documents", f"{count(corpus['documents'])} ({splits})" if splits else count(corpus["documents"])),
+            (
+                "documents",
+                f"{count(corpus['documents'])} ({splits})" if splits else count(corpus["documents"]),
+            ),
             ("note", text(corpus.get("note") or "")),
         ]
     )
@@ -87,7 +90,8 @@ def _corpus(corpus: Mapping[str, Any]) -> str:
 
 def _knobs(knobs: Mapping[str, Any]) -> str:
     """``quick: fit 20,000, test 3,400, variants linear, mean``; the name first, where there is one."""
-    shown = [f"{text(name)} {_knob(value)}" for name, value in knobs.items() if name != "name"]
+    rest = {knob.replace("_", " "): value for knob, value in knobs.items() if knob != "name"}
+    shown = [f"{text(knob)} {_knob(value)}" for knob, value in rest.items()]
     name = text(knobs["name"]) if "name" in knobs else ""
     return ": ".join(filter(None, [name, "; ".join(shown)]))
 

@@ -17,16 +17,18 @@ SCHEMA = 1
 """Version of report.json; raised when a reader of the old one would misread the new."""
 FILE_NAME = "report.json"
 _DIGITS = 9
-"""Significant digits of a number in report.json: below the noise of float32 losses, above that of any interval."""
+"""Significant digits in report.json: finer than float32 losses, far finer than any interval."""
 
 
 def validate(report: Any) -> None:
-    """Raise a one-line `ReportError` that names the first field which is missing or is not what it should be."""
+    """Raise a one-line `ReportError` naming the first field that is missing or not what it should be."""
     if not isinstance(report, dict):
         raise ReportError(f"a report is a JSON object, this is {type(report).__name__}")
     version = report.get("schema")
     if version != SCHEMA or isinstance(version, bool):
-        raise ReportError(f"schema is {version!r}, this wanamaker reads {SCHEMA}: run the claims again to renew it")
+        raise ReportError(
+            f"schema is {version!r}, this wanamaker reads {SCHEMA}: run the claims again to renew it"
+        )
     if fault := first_fault(report):
         raise ReportError(fault)
 
@@ -79,7 +81,9 @@ def write_text(content: str, path: Path) -> None:
             os.unlink(temporary)
             raise
     except OSError as error:
-        raise ReportError(f"{path}: cannot be written ({error.strerror or error}); choose another --report") from None
+        raise ReportError(
+            f"{path}: cannot be written ({error.strerror or error}); choose another --report"
+        ) from None
 
 
 def locate(path: Path) -> Path:
@@ -135,7 +139,10 @@ def _encode(value: Any, indent: str = "") -> str:
     """JSON with a line for each field, but lists of plain values on one line: diffs that can be read."""
     inner = indent + " "
     if isinstance(value, dict) and value:
-        fields = (f"{inner}{json.dumps(key, ensure_ascii=False)}: {_encode(item, inner)}" for key, item in value.items())
+        fields = (
+            f"{inner}{json.dumps(key, ensure_ascii=False)}: {_encode(item, inner)}"
+            for key, item in value.items()
+        )
         return "{\n" + ",\n".join(fields) + f"\n{indent}}}"
     if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
         return "[\n" + ",\n".join(inner + _encode(item, inner) for item in value) + f"\n{indent}]"

@@ -1,4 +1,4 @@
-"""What a run found, counted: verdicts per subject, the part of a claim that decided, false verdicts to expect."""
+"""What a run found, counted: verdicts per subject, the part that decided, false verdicts to expect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.reporting.shape import VERDICTS
 from harness.reporting.tables import listed
 
 ERROR_RATE = 0.05
-"""Chance of a false verdict that one part is held to: 95 % intervals for differences, two one-sided tests at 5 %."""
+"""Chance of a false verdict that a part is held to: 95 % intervals, or two one-sided tests at 5 %."""
 
 
 def by_subject(claims: Iterable[dict[str, Any]]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
@@ -24,7 +24,7 @@ def by_subject(claims: Iterable[dict[str, Any]]) -> dict[tuple[str, ...], list[d
 
 def subject(models: Sequence[str]) -> str:
     """The models of a claim as Markdown text."""
-    return listed([text(name) for name in models]) or "the paper's released record"
+    return listed([text(name) for name in models]) or "the paper's own record"
 
 
 def counts(claims: Iterable[dict[str, Any]]) -> dict[str, int]:
@@ -34,17 +34,21 @@ def counts(claims: Iterable[dict[str, Any]]) -> dict[str, int]:
 
 
 def tally(claims: Iterable[dict[str, Any]]) -> str:
-    """``5 SUPPORTED, 9 REFUTED, 6 INCONCLUSIVE, 7 not applicable``; the last two kinds only where they occur."""
-    words = {"error": "could not be measured"}
-    return ", ".join(
-        f"{n} {words.get(verdict, verdict)}" for verdict, n in counts(claims).items() if n or verdict.isupper()
-    )
+    """``5 SUPPORTED, 9 REFUTED, 6 INCONCLUSIVE, 7 not applicable``; no-verdicts only where they occur."""
+    words = {"error": "broken measurements"}
+    found = counts(claims).items()
+    return ", ".join(f"{n} {words.get(verdict, verdict)}" for verdict, n in found if n or verdict.isupper())
 
 
 def deciding_part(row: dict[str, Any]) -> dict[str, Any] | None:
-    """The first part that has the claim's verdict: one refuted part refutes, one open part leaves a claim open."""
+    """The first part with the claim's verdict: one refuted part refutes, one open part leaves it open."""
     parts: list[dict[str, Any]] = row["parts"]
     return next((part for part in parts if part["status"] == row["verdict"]), parts[0] if parts else None)
+
+
+def is_lead(part: dict[str, Any]) -> bool:
+    """Whether the part asks *which* layer is the cheapest or dearest: its number is a lead over others."""
+    return part["predicate"].startswith(("lies in ", "is layer "))
 
 
 def false_verdicts(claims: Iterable[dict[str, Any]]) -> tuple[int, float]:

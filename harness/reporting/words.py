@@ -1,0 +1,117 @@
+"""The words of a report, defined once: verdicts, controls, and what an interval leaves out."""
+
+from __future__ import annotations
+
+from harness.protocol import (
+    FOLDED,
+    LINEAR,
+    LINEAR_FIRST_KEPT,
+    LINEAR_HALF_A,
+    LINEAR_HALF_B,
+    LINEAR_WITH_FIRST,
+    MEAN,
+    ZERO,
+)
+
+PAPER = "*Half the Nonlinearity Is Wasted* (arXiv 2603.03459)"
+
+READING = """\
+- **Cost** of a replacement: the relative change of perplexity that it causes, exp(mean ΔNLL) − 1, in
+  percent. ΔNLL is the loss with the replacement minus the loss of the intact model, in nats, token by
+  token on the same text. A cost of +3 % means that perplexity is 3 % higher. One layer's MLP is
+  replaced at a time.
+- **Measured**: the estimate from the test documents, which took no part in any fit or choice.
+- **Interval**: the values that the test documents leave open, at 95 % unless another level is given (90
+  % where a claim says that two things are the same). It is a studentised bootstrap interval over
+  documents: the document, not the token, is the unit that varies. Where a claim is about many layers
+  its interval holds for all of them at once; counts, shares, maxima and rankings of layers are bounded
+  from those simultaneous intervals.
+- **Predicate**: what the claim wants of the measured number, fixed before anything was measured.
+- A claim about *which* layer is the cheapest or the dearest is judged by a **lead**: how far the best
+  of the layers that it names is ahead of the best of all others. Its predicate holds where the lead is
+  above 0.
+- **SUPPORTED**: the whole interval satisfies the predicate. **REFUTED**: the whole interval violates
+  it. **INCONCLUSIVE**: the interval holds values of both kinds, or there are fewer than 20 documents. A
+  claim with several parts is SUPPORTED if all parts are and REFUTED if one part is. **Not applicable**:
+  the claim has no meaning for this model. **Error**: the measurement broke, which is no verdict.
+- **Reproduction**: judged on the model that the paper's sentence is about. **Generalization**: the same
+  claim put to another model.
+- **Paper's number**: how the measurement stands to it. *Reproduced*: equal within a margin fixed
+  beforehand; *excluded*: the interval does not hold it; *too wide to say*: neither; *not comparable*:
+  another model or protocol.
+- **Could have shown**: how far on the right side of the predicate's bound the truth would have to lie
+  for a sample of this size to support the claim with a chance of 80 %. A smaller effect was out of
+  reach.
+- **Settled by**: how many documents it would take for the interval to leave the bound, if the estimate
+  stays.
+- Places in the paper: S is a section, T a table, *seed* the author's summary of the paper.
+- A dash (—) stands for a number that does not exist."""
+
+CONDITIONS = """\
+- **One fit.** The maps were fitted once. An interval says what other test documents would change, not
+  what other fitting text would. The variance over refits is told once, below each table of costs that
+  has both halves: two fits, on halves of the fitting documents.
+- **This corpus.** Test documents are taken as a sample of their corpus and of no other text; what a
+  second corpus says stands beside each claim.
+- **This set-up.** What the tokenizer puts at position 0, the length of the windows and the numerical
+  precision are held fixed (see the measurements and the provenance).
+- **Shared documents.** All verdicts on one corpus rest on the same documents and err together: the
+  number of false verdicts to expect is right on average over such runs, and says little about any
+  single one."""
+
+COLUMNS = {
+    LINEAR: "linear",
+    LINEAR_WITH_FIRST: "with first",
+    LINEAR_FIRST_KEPT: "first kept",
+    LINEAR_HALF_A: "half a",
+    LINEAR_HALF_B: "half b",
+    MEAN: "mean",
+    ZERO: "zero",
+    FOLDED: "folded",
+}
+"""Variant -> head of its column, in the order of the columns."""
+
+MEANINGS = {
+    LINEAR: (
+        "an affine map, fitted by ridge regression to the MLP's inputs and outputs, first positions left "
+        "out of the fit. The verdicts are about this map."
+    ),
+    LINEAR_WITH_FIRST: (
+        "the same map fitted on as many rows, first positions among them. Where it costs far more than "
+        "*linear*, a few huge outputs at first positions spoil the fit; that is no sign of nonlinearity "
+        "elsewhere."
+    ),
+    LINEAR_FIRST_KEPT: (
+        "*linear*, with the true MLP kept at first positions. Where it costs far less than *linear*, the "
+        "damage is done at the first positions."
+    ),
+    LINEAR_HALF_A: (
+        "*linear* fitted on half of the rows, from half of the fitting documents. Where it costs more "
+        "than *linear*, the map still wants data."
+    ),
+    LINEAR_HALF_B: "the same from the other half: the difference between the halves is the chance in a fit.",
+    MEAN: (
+        "mean ablation, the MLP's average output in place of its output. Where it costs as little as "
+        "*linear*, the layer is cheap because it is unimportant, not because it is linear."
+    ),
+    ZERO: "zero ablation, the MLP cut out: a second measure of how much the layer matters at all.",
+    FOLDED: (
+        "the MLP's two weight matrices multiplied, its activation dropped, nothing fitted. Where it costs "
+        "much more than *linear*, the fitted map is not the one that stands in the weights."
+    ),
+}
+"""What each variant puts in the place of the MLP, and what its cost tells."""
+
+R2 = (
+    "the share of the variance of the MLP's output that the map explains, at positions after the first of "
+    "the test documents. It weighs all directions alike, which the loss does not."
+)
+CAPTURED = (
+    "1 − (loss with *linear* − loss) / (loss with *mean* − loss), the share of the MLP's effect on the "
+    "loss that the map keeps: 100 % for a perfect stand-in, 0 % for one no better than the average "
+    "output. Given only where the interval of the denominator excludes 0."
+)
+NORM = (
+    "the mean length of the MLP's output at first positions and at all others. Where the first is far "
+    "larger, it dominates a least-squares fit that includes it."
+)
