@@ -111,7 +111,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if not data:
         raise Damaged("it is empty")
     line, rest = data[:_FIRST_LINE], memoryview(data)[_FIRST_LINE:]
-    if not line.startswith(MAGIC + b" "):
+    if not line.startswith((MAGIC + b" ")[: len(line)]):
         raise Damaged("it does not begin like an evidence file of this version")
     length = line[len(MAGIC) + 1 : len(MAGIC) + 11]
     if len(line) < _FIRST_LINE or not length.isdigit() or int(length) > len(rest):
