@@ -174,7 +174,7 @@ def variant_nll(
     for rows in torch.arange(V * B, device=base.ids.device).split(max(1, memory_tokens // T)):
         window = rows % B
         out = branch(outputs.reshape(V * B, T, d)[rows].to(seen.h))
-        # In this order a variant that gives the MLP's own output gives the base pass bit for bit.
+        # In this order a variant that gives the MLP's own output leaves h as it was, to the last bit.
         hidden = seen.h[window] + (out - y[window])
         for block, (args, kwargs) in zip(anatomy.blocks[layer + 1 :], base.calls[layer + 1 :], strict=True):
             args, kwargs = _for_rows((args, kwargs), window, B)

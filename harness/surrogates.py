@@ -3,9 +3,8 @@
     Ŵ, b̂ = argmin Σ_i |y_i − W x_i − b|² + λ |W|²            (x_i the MLP's input, y_i its output)
 
 The paper's surrogate (arXiv 2603.03459, section 3.1). Its λ of 0.01 does not grow with the number of rows,
-which makes it least squares; here λ = α · tr(C_xx)/d, with α chosen on held-out rows. All that a fit, its choice
-of λ and its held-out error need is in the first two moments: no row is kept, and no forward pass is made for
-them.
+which makes it least squares; here λ = α · tr(C_xx)/d, with α chosen on held-out rows. All that a fit, its
+choice of λ and its held-out error need is in the first two moments: no row is kept, no forward pass is made.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ class RidgeStatistics:
     def solve(self, lam: float = 0.0) -> LinearSurrogate:
         """The ridge fit with penalty λ on W and none on b (sklearn's `Ridge(alpha=lam)`).
 
-        λ = 0 gives least squares, of least norm where inputs are collinear, as LayerNorm's outputs always are.
+        λ = 0 gives least squares, of least norm where inputs are collinear (LayerNorm's outputs always are).
         Raises ValueError for a negative λ or no rows, MeasurementError where a row was not finite.
         """
         if lam < 0 or self.count == 0:

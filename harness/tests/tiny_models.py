@@ -1,0 +1,183 @@
+"""Small random models of every family, and blocks rewritten around a substitute to check the engine against.
+
+At the usual initial scale the MLPs of a random model hardly matter, so weights are scaled up until taking out
+any one of them moves the mean loss by at least 0.1 nat: an error of the engine then has something to show in.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM
+from transformers.models.auto import CONFIG_MAPPING
+
+from harness.models.anatomy import Anatomy
+from harness.models.families import Family
+
+VOCABULARY, WIDTH, LAYERS, POSITIONS = 67, 24, 5, 48
+
+_COMMON = {
+    "vocab_size": VOCABULARY,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+    "pad_token_id": None,
+    "initializer_range": 0.2,  # ten times the usual
+}
+_LLAMA = {
+    "hidden_size": WIDTH,
+    "intermediate_size": 40,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": POSITIONS,
+}
+_NEOX = {
+    "hidden_size": WIDTH,
+    "intermediate_size": 40,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 4,
+    "max_position_embeddings": POSITIONS,
+    "rotary_pct": 0.5,
+}
+
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt2": ("gpt2", {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": 4, "n_positions": POSITIONS}),
+    "gpt_neox parallel": ("gpt_neox", {**_NEOX, "use_parallel_residual": True}),
+    "gpt_neox sequential": ("gpt_neox", {**_NEOX, "use_parallel_residual": False}),
+    "llama": ("llama", {**_LLAMA, "attention_bias": True, "mlp_bias": True}),
+    "mistral": ("mistral", {**_LLAMA, "sliding_window": None}),
+    "mistral sliding": ("mistral", {**_LLAMA, "sliding_window": 5}),
+    "qwen2": ("qwen2", _LLAMA),
+    "qwen2 sliding": (
+        "qwen2",
+        {**_LLAMA, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 2},
+    ),
+    "qwen3": ("qwen3", {**_LLAMA, "head_dim": 8}),
+}
+"""Name -> (model_type, settings of its config)."""
+
+
+def tiny_model(name: str, **settings: Any) -> nn.Module:
+    """A random model of `MODELS`, in evaluation mode, none of whose biases or norm weights are trivial."""
+    model_type, config = MODELS[name]
+    return random_model(model_type, **{**config, **settings})
+
+
+def random_model(model_type: str, **settings: Any) -> nn.Module:
+    """A random model of any type that transformers knows."""
+    torch.manual_seed(sum(map(ord, model_type)))
+    config = CONFIG_MAPPING[model_type](**{**_COMMON, **settings})
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval().requires_grad_(False)
+    for parameter in model.parameters():
+        if parameter.ndim < 2:
+            parameter += 0.2 * torch.randn_like(parameter)
+    return model
+
+
+def subject(model: nn.Module, family: Family | None = None) -> Any:
+    """What the engine needs of a Subject."""
+    return SimpleNamespace(model=model, anatomy=Anatomy.of(model, family), device=torch.device("cpu"))
+
+
+def ragged_windows(*lengths: int) -> list[Tensor]:
+    """Random token ids, one window a length."""
+    generator = torch.Generator().manual_seed(len(lengths))
+    return [torch.randint(0, VOCABULARY, (n,), generator=generator) for n in lengths]
+
+
+def window_nll(model: nn.Module, window: Tensor) -> Tensor:
+    """−log p of the next token (T−1,) of one window (T,), by itself and from the model's own forward."""
+    logits = model(window[None], use_cache=False).logits[0, :-1]
+    return -logits.float().log_softmax(-1).gather(-1, window[1:, None])[:, 0]
+
+
+Substitute = Callable[[Tensor], Tensor]
+
+
+def _gpt2_block(block: Any, substitute: Substitute) -> Callable[..., Tensor]:
+    def forward(h: Tensor, cache: None, mask: Tensor | None, encoder: None, **kwargs: Any) -> Tensor:
+        attention, _ = block.attn(block.ln_1(h), attention_mask=mask)
+        r = h + attention
+        return r + substitute(block.ln_2(r))
+
+    return forward
+
+
+def _gpt_neox_block(block: Any, substitute: Substitute) -> Callable[..., Tensor]:
+    def forward(h: Tensor, attention_mask: Tensor | None, position_embeddings: Any, **kwargs: Any) -> Tensor:
+        attention, _ = block.attention(
+            block.input_layernorm(h), attention_mask=attention_mask, position_embeddings=position_embeddings
+        )
+        r = h + attention
+        return r + substitute(block.post_attention_layernorm(h if block.use_parallel_residual else r))
+
+    return forward
+
+
+def _llama_block(block: Any, substitute: Substitute) -> Callable[..., Tensor]:
+    def forward(h: Tensor, attention_mask: Tensor | None, position_embeddings: Any, **kwargs: Any) -> Tensor:
+        attention, _ = block.self_attn(
+            hidden_states=block.input_layernorm(h),
+            attention_mask=attention_mask,
+            position_embeddings=position_embeddings,
+        )
+        r = h + attention
+        return r + substitute(block.post_attention_layernorm(r))
+
+    return forward
+
+
+REWRITTEN: dict[str, Callable[[Any, Substitute], Callable[..., Tensor]]] = {
+    "gpt2": _gpt2_block,
+    "gpt_neox": _gpt_neox_block,
+    "llama": _llama_block,
+    "mistral": _llama_block,
+    "qwen2": _llama_block,
+    "qwen3": _llama_block,
+}
+"""model_type -> the forward of a block, written out around a substitute for its MLP."""
+
+
+@contextmanager
+def rewritten(model: Any, layer: int, substitute: Substitute) -> Iterator[nn.Module]:
+    """The model with one block replaced by a copy that computes `substitute(x)` where the MLP was."""
+    blocks = model.get_submodule(Anatomy.of(model).family.blocks)
+    original = blocks[layer]
+    block = copy.deepcopy(original)
+    block.forward = REWRITTEN[model.config.model_type](block, substitute)
+    blocks[layer] = block
+    try:
+        yield model
+    finally:
+        blocks[layer] = original
+
+
+def effects(model: nn.Module, windows: list[Tensor]) -> dict[int, float]:
+    """How far taking out one MLP moves the mean loss, in nats, by layer."""
+
+    def mean_nll() -> float:
+        return torch.cat([window_nll(model, window) for window in windows]).mean().item()
+
+    base, by_layer = mean_nll(), {}
+    for layer in (0, LAYERS // 2, LAYERS - 1):
+        with rewritten(model, layer, torch.zeros_like):
+            by_layer[layer] = abs(mean_nll() - base)
+    return by_layer
+
+
+def scale_up(model: nn.Module, windows: list[Tensor], least: float = 0.1) -> dict[int, float]:
+    """Scale the matrices of `model` until the least effect is `least` nats; returns the effects."""
+    for _ in range(30):
+        found = effects(model, windows)
+        if min(found.values()) >= least:
+            return found
+        for parameter in model.parameters():
+            if parameter.ndim >= 2:
+                parameter *= 1.2
+    raise AssertionError(f"no scale makes every MLP matter: {found}")
