@@ -18,8 +18,7 @@ import numpy as np
 from harness.errors import MeasurementError
 from harness.statistics.bounds import Bound
 from harness.statistics.estimates import reach
-from harness.statistics.formula import Array, shifted, split_monotone
-from harness.statistics.resampling import Smooth
+from harness.statistics.formula import Array
 
 if TYPE_CHECKING:
     from harness.statistics.families import Family
@@ -77,7 +76,7 @@ class ArgSet:
     def lead(self, rows: list[int], over: list[int]) -> tuple[Array, Array, Array]:
         """How far members ``rows`` (n) are better than members ``over`` (m), on the inner scale: differences (n, m),
         standard errors (n, m) and bootstrap-t draws (B, n, m)."""
-        pairs = self._pairs
+        pairs = self.family.smooth.pairs
         i, j = np.meshgrid(rows, over, indexing="ij")
         place = self._place[np.minimum(i, j), np.maximum(i, j)]
         sign = np.where(i < j, 1.0, -1.0) * (1.0 if self.kind == "dearest" else -1.0)
@@ -94,26 +93,6 @@ class ArgSet:
         place = np.zeros((L, L), dtype=np.intp)
         place[np.triu_indices(L, 1)] = np.arange(L * (L - 1) // 2)
         return place
-
-    @cached_property
-    def _pairs(self) -> Smooth:
-        """All differences of two members i < j, on the inner scale, which keeps their order."""
-        smooth = self.family.smooth
-        i, j = np.triu_indices(len(self.family), 1)
-        inner = split_monotone(smooth.formula)[1]
-        if inner == ["ratio", 0] and smooth.denominators[0].shape[0] == 1:
-            # one denominator: the difference of two ratios is the ratio of the difference
-            sums = smooth.numerators[0]
-            return Smooth(smooth.sample, (sums[i] - sums[j],), smooth.denominators, inner, len(i))
-        first = {id(a): a if a.shape[0] == 1 else a[i] for a in (*smooth.numerators, *smooth.denominators)}
-        second = {id(a): a if a.shape[0] == 1 else a[j] for a in (*smooth.numerators, *smooth.denominators)}
-        return Smooth(
-            smooth.sample,
-            tuple(first[id(a)] for a in smooth.numerators) + tuple(second[id(a)] for a in smooth.numerators),
-            tuple(first[id(t)] for t in smooth.denominators) + tuple(second[id(t)] for t in smooth.denominators),
-            ["-", inner, shifted(inner, len(smooth.numerators))],
-            len(i),
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +132,10 @@ class Advantage(Bound):
     @property
     def undefined(self) -> str:
         return self.argset.undefined
+
+    @property
+    def strata(self) -> tuple[tuple[str, ...], ...]:
+        return self.argset.family.smooth.sample.strata
 
     def limits(self, tail: float, *, scale: float = 1.0, power: float = 0.0) -> tuple[float, float]:
         if not self.outside:

@@ -83,7 +83,7 @@ def tail_probability(t: np.ndarray, observed: float, documents: int | None = Non
 
 def _bounded(now: Bound, then: Bound, direction: int, refit_variance: float) -> Comparison:
     change = Combined("-", now, then, now.unit)
-    paired = _strata(now) == _strata(then)
+    paired = now.strata == then.strata
     refit = 0.0 if paired else math.sqrt(2.0 * refit_variance)
 
     def limits(tail: float) -> tuple[float, float]:
@@ -105,14 +105,6 @@ def _bounded(now: Bound, then: Bound, direction: int, refit_variance: float) -> 
         rank = (least + most) // 2
         least, most = (least, rank) if excluded(2 * rank / (RESAMPLES + 1)) else (rank + 1, most)
     return Comparison(change.value, limits(0.025), 2 * least / (RESAMPLES + 1), paired)
-
-
-def _strata(bound: Bound) -> Any:
-    """The documents behind a Bound."""
-    if isinstance(bound, Combined):
-        return _strata(bound.left), _strata(bound.right)
-    family = getattr(bound, "family", None) or bound.argset.family  # type: ignore[attr-defined]
-    return family.smooth.sample.strata
 
 
 def holm(p_values: Sequence[float], alpha: float = 0.05) -> list[bool]:

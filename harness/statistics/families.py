@@ -1,12 +1,8 @@
-"""Families: the same statistic for every layer, with limits that hold for all layers at once.
+"""Families: the same statistic for every layer, with intervals that hold for all layers at once.
 
-Limits are max-t: the largest studentised deviation over the layers is found in every resample, each layer studentised
-by that resample's own standard error (Romano and Wolf 2005; a fixed standard error covers 55 to 84 % instead of 95).
-The two tails have a critical value each, so that a family skewed to one side is not needlessly wide on the other.
-
-Statements about *how many* layers lie below a threshold, or about the j-th cheapest, need less than that. If at least k
-layers cost c or more, it is enough that no k layers are wrong at once; k shrinks with every layer that is surely below c
-(Holm's step-down argument). ``Family.critical`` therefore depends on k.
+The intervals are max-t: the largest studentised deviation over the layers is found in every resample, each layer
+studentised by that resample's own standard error (Romano and Wolf 2005). With a fixed standard error such intervals
+cover 55 to 84 % instead of 95. How many layers lie below a threshold, and the like, is bounded: see ``bounds``.
 """
 
 from __future__ import annotations
@@ -70,15 +66,15 @@ class Family:
     def at(self, name: Hashable) -> Estimate:
         """One member as an Estimate of its own, with the interval it has outside the family."""
         i = self._index(name)
-        return Estimate(self._rows([i]), self.tokens, self.unit, "" if self.known[i] else self.why_undefined)
+        return Estimate(self.smooth.take([i]), self.tokens, self.unit, "" if self.known[i] else self.why_undefined)
 
     def only(self, names: Iterable[Hashable]) -> Family:
-        """The family of these members alone; a smaller family has narrower simultaneous limits."""
-        chosen = [self._index(name) for name in dict.fromkeys(names)]
+        """The family of these members alone, in its own order; fewer members have narrower simultaneous limits."""
+        chosen = sorted({self._index(name) for name in names})
         if not chosen:
             raise MeasurementError("none of the family's members was chosen; a statement needs at least one layer")
         defined = tuple(bool(self.known[i]) for i in chosen) if self.defined else ()
-        return Family(tuple(self.names[i] for i in chosen), self._rows(chosen), self.tokens, self.unit, defined,
+        return Family(tuple(self.names[i] for i in chosen), self.smooth.take(chosen), self.tokens, self.unit, defined,
                       self.why_undefined)
 
     def without(self, names: Iterable[Hashable]) -> Family:
@@ -111,9 +107,16 @@ class Family:
     # ---- limits
 
     def interval(self, level: float = 0.95) -> Array:
-        """(L, 2) simultaneous intervals: with probability ``level`` all of them cover at once; nan where undefined."""
-        tail = (1 - level) / 2
-        limits = np.stack([self.lower(tail), self.upper(tail)], axis=-1)
+        """(L, 2) simultaneous intervals: with probability ``level`` all of them cover at once; nan where undefined.
+
+        The tails have a critical value each, as a family skewed to one side need not be wide on the other.
+        """
+        t, tail = self.smooth.t[:, self.known], (1 - level) / 2
+        if not t.shape[1]:
+            return np.full((len(self), 2), np.nan)
+        low, _ = quantile_pair(t.min(axis=1, keepdims=True), tail)
+        _, high = quantile_pair(t.max(axis=1, keepdims=True), tail)
+        limits = ends(self.smooth, reach(self.smooth.se, high), reach(self.smooth.se, -low))
         return np.where(self.known[:, None], limits, np.nan)
 
     def pointwise(self, level: float = 0.95) -> Array:
@@ -122,33 +125,25 @@ class Family:
         limits = ends(self.smooth, reach(self.smooth.se, high), reach(self.smooth.se, -low))
         return np.where(self.known[:, None], limits, np.nan)
 
-    def upper(self, tail: float, k: int | None = None, *, scale: float = 1.0, power: float = 0.0) -> Array:
-        """(L,) upper limits: for any k members, all hold at once with probability 1 - tail. ``k`` = all by default.
-
-        ``scale`` multiplies the half-widths and ``power`` adds standard errors to them, for planning.
-        """
-        q = self.critical(tail, "upper")[(k or len(self)) - 1]
-        half = reach(self.smooth.se * scale, q + power)
-        limit = self.smooth.outward(self.smooth.inner + half)
-        return np.where(self.known, limit, np.inf)
-
-    def lower(self, tail: float, k: int | None = None, *, scale: float = 1.0, power: float = 0.0) -> Array:
-        """(L,) lower limits, the mirror image of ``upper``."""
-        q = self.critical(tail, "lower")[(k or len(self)) - 1]
-        half = reach(self.smooth.se * scale, q + power)
-        limit = self.smooth.outward(self.smooth.inner - half)
-        return np.where(self.known, limit, -np.inf)
-
-    def critical(self, tail: float, side: str) -> Array:
-        """(L,) entry k - 1 is the critical value that any k members share: see ``critical_values``."""
-        if (tail, side) not in self._criticals:
-            sign = 1.0 if side == "lower" else -1.0  # a value drawn too high makes the lower limit fail
-            self._criticals[tail, side] = critical_values(sign * self.smooth.t[:, self.known], tail, len(self))
-        return self._criticals[tail, side]
-
     @cached_property
-    def _criticals(self) -> dict[tuple[float, str], Array]:
-        return {}
+    def _ordered(self) -> Array:
+        """(L, B) each member's draws in rising order."""
+        return np.sort(self.smooth.t.T, axis=1)
+
+    def exceedance(self, sign: int, z: Array, *, or_equal: bool) -> Array:
+        """(L,) p-values (1 + number of draws with sign * t >= z) / (B + 1), or > z where equality does not count."""
+        draws = self._ordered if sign > 0 else -self._ordered[:, ::-1]
+        B, side = draws.shape[1], "left" if or_equal else "right"
+        beyond = [B - np.searchsorted(d, x, side=side) for d, x in zip(draws, z, strict=True)]
+        return (1 + np.array(beyond)) / (B + 1)
+
+    def quantiles(self, sign: int, tails: Array) -> Array:
+        """(J, L) each member's upper quantiles of sign * t at ``tails`` (J,); infinite where B draws cannot tell."""
+        draws = self._ordered if sign > 0 else -self._ordered[:, ::-1]
+        B = draws.shape[1]
+        rank = np.floor((B + 1) * tails + 1e-9).astype(int)
+        q = draws[:, B - np.clip(rank, 1, B)].T
+        return np.where(rank[:, None] >= 1, q, np.inf)
 
     # ---- what claims ask for; the numbers are bounded by the limits, never bootstrapped
 
@@ -182,10 +177,18 @@ class Family:
 
     def cheapest(self) -> ArgSet:
         """Which member has the smallest value."""
+        return self._cheapest
+
+    @cached_property
+    def _cheapest(self) -> ArgSet:
         return ArgSet(self, "cheapest")
 
     def dearest(self) -> ArgSet:
         """Which member has the largest value."""
+        return self._dearest
+
+    @cached_property
+    def _dearest(self) -> ArgSet:
         return ArgSet(self, "dearest")
 
     def _index(self, name: Hashable) -> int:
@@ -193,36 +196,6 @@ class Family:
             return self.names.index(name)
         except ValueError:
             raise MeasurementError(f"layer {name} was not measured; there are {_listed(self.names)}") from None
-
-    def _rows(self, rows: Sequence[int]) -> Smooth:
-        s = self.smooth
-        moved = {id(a): a if a.shape[0] == 1 else a[list(rows)] for a in (*s.numerators, *s.denominators)}
-        return Smooth(s.sample, tuple(moved[id(a)] for a in s.numerators),
-                      tuple(moved[id(t)] for t in s.denominators), s.formula, len(rows))
-
-
-def critical_values(u: Array, tail: float, members: int) -> Array:
-    """(members,) entry k - 1: the least q such that for *any* k columns of u, one of them exceeds q in a share
-    ``tail`` of the resamples at most.
-
-    Two bounds on the worst set of k columns, the better one is taken: that some column of all exceeds q (max-t), and
-    the sum over the k columns that exceed q most often (Bonferroni, with each column's own tail). For k = 1 this is the
-    worst single column; for k = L it is max-t. u has shape (B, L); larger u means a limit more surely missed.
-    """
-    B, L = u.shape
-    if L == 0:
-        return np.zeros(members)
-    allowed = max(0, int(np.floor((B + 1) * tail + 1e-9)) - 1)  # how many resamples may exceed q
-    largest = np.sort(u.max(axis=1))
-    joint = largest[B - 1 - allowed]
-    ordered = np.sort(u, axis=0)
-    candidates = np.unique(ordered[B - 1 - allowed :])
-    exceed = np.stack([B - np.searchsorted(ordered[:, l], candidates, side="right") for l in range(L)], axis=1)
-    union = np.cumsum(-np.sort(-exceed, axis=1), axis=1)  # (candidates, k)
-    first = np.argmax(union <= allowed, axis=0)  # union falls along candidates; the last candidate has no exceedance
-    separate = candidates[first]
-    q = np.minimum(separate, joint)
-    return np.concatenate([q, np.full(members - L, q[-1])])
 
 
 def family(names: Sequence[Hashable], sums: Array, tokens: Array, documents: Sequence[str], *,
@@ -249,7 +222,7 @@ def captured(linear: Family, ablated: Family, level: float = 0.95) -> Family:
                    share.members)
     if linear.names != ablated.names:
         raise MeasurementError("both costs of a captured share must be of the same layers")
-    positive = ablated.lower((1 - level) / 2) > 0
+    positive = ablated.interval(level)[:, 0] > 0
     defined = tuple(bool(p) for p in positive) if not positive.all() else ()
     which = _listed([name for name, p in zip(ablated.names, positive, strict=True) if not p])
     why = "" if positive.all() else f"ablating layer {which} has no sure effect to capture"

@@ -9,13 +9,14 @@ Notation: D documents, L members of a family (1 for a single estimate), B resamp
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 
 from harness.errors import MeasurementError
-from harness.statistics.formula import MONOTONE, Array, Formula, evaluate, split_monotone
+from harness.statistics.formula import MONOTONE, Array, Formula, evaluate, shifted, split_monotone
 
 RESAMPLES = 1999
 """B, such that (B + 1) * tail is a whole number for the usual tails (Davison and Hinkley 1997, section 4.2.5)."""
@@ -25,6 +26,9 @@ _NO_SPREAD = 1e-6
 
 _RARELY = 0.001
 """A member of whose resamples more than this share have no spread at all cannot be studentised: it has no limits."""
+
+_BLOCK = 50_000
+"""Numbers in one block of resamples times members."""
 
 
 @lru_cache(maxsize=32)
@@ -92,8 +96,10 @@ class Smooth:
     """K arrays of shape (L, D) or (1, D): per-document sums t, mostly token counts."""
     formula: Formula
     """What is computed from the ratios sum a / sum t."""
-    members: int = field(default=1)
+    members: int = 1
     """L."""
+    origin: tuple[Smooth, tuple[int, ...]] | None = None
+    """The larger family these members were taken from, and their rows there, which draws are shared with."""
 
     def __post_init__(self) -> None:
         for array in (*self.numerators, *self.denominators):
@@ -185,12 +191,19 @@ class Smooth:
 
     @cached_property
     def _draws(self) -> tuple[Array, Array]:
+        if self.origin:
+            whole, rows = self.origin
+            return whole.se[list(rows)], whole.t[:, list(rows)]
         se, floor = self._spread
-        value, variance, _ = self._moments(multiplicities(self.sample.sizes, self.sample.seed))
-        error, spread = value - self.inner, np.sqrt(variance)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            t = error / np.where(spread <= floor, 0.0, spread)
-        t = np.where(np.abs(error) <= floor, 0.0, t)
+        weights = multiplicities(self.sample.sizes, self.sample.seed)
+        t = np.empty((len(weights), self.members))
+        step = max(1, _BLOCK // self.members)  # blocks of resamples stay in the processor's cache
+        for start in range(0, len(weights), step):
+            value, variance, _ = self._moments(weights[start : start + step])
+            error, spread = value - self.inner, np.sqrt(variance)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                part = error / np.where(spread <= floor, 0.0, spread)
+            t[start : start + step] = np.where(np.abs(error) <= floor, 0.0, part)
         lost = ~np.isfinite(t)
         t = np.where(np.isnan(t), np.inf, t)
         known = np.isfinite(se) & (lost.mean(axis=0) <= _RARELY)
@@ -207,3 +220,40 @@ class Smooth:
     def t(self) -> Array:
         """(B, L) bootstrap-t draws, (value* - value) / se*; 0 for members without spread."""
         return self._draws[1]
+
+    def take(self, rows: Sequence[int]) -> Smooth:
+        """Some of the members, in the order given."""
+        arrays = {id(a): a if a.shape[0] == 1 else a[list(rows)] for a in (*self.numerators, *self.denominators)}
+        whole, places = self.origin or (self, tuple(range(self.members)))
+        return Smooth(
+            self.sample,
+            tuple(arrays[id(a)] for a in self.numerators),
+            tuple(arrays[id(t)] for t in self.denominators),
+            self.formula,
+            len(rows),
+            (whole, tuple(places[row] for row in rows)),
+        )
+
+    @cached_property
+    def pairs(self) -> Smooth:
+        """All L (L - 1) / 2 differences of two members i < j on the inner scale, in the order of ``triu_indices``."""
+        i, j = np.triu_indices(self.members, 1)
+        if self.origin and list(self.origin[1]) == sorted(self.origin[1]):
+            whole, rows = self.origin
+            L = whole.members
+            a, b = np.asarray(rows)[i], np.asarray(rows)[j]
+            return whole.pairs.take((a * (2 * L - a - 1) // 2 + b - a - 1).tolist())
+        inner = self._split[1]
+        if inner == ["ratio", 0] and self.denominators[0].shape[0] == 1:
+            # one denominator: the difference of two ratios is the ratio of the difference
+            sums = self.numerators[0]
+            return Smooth(self.sample, (sums[i] - sums[j],), self.denominators, inner, len(i))
+        first = {id(a): a if a.shape[0] == 1 else a[i] for a in (*self.numerators, *self.denominators)}
+        second = {id(a): a if a.shape[0] == 1 else a[j] for a in (*self.numerators, *self.denominators)}
+        return Smooth(
+            self.sample,
+            tuple(side[id(a)] for side in (first, second) for a in self.numerators),
+            tuple(side[id(t)] for side in (first, second) for t in self.denominators),
+            ["-", inner, shifted(inner, len(self.numerators))],
+            len(i),
+        )
