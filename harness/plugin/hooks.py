@@ -1,0 +1,267 @@
+"""pytest's hooks. Registered by the root conftest.py; the plugin object exists only where options make sense."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from harness.errors import WanamakerError
+from harness.plugin import items as claims
+from harness.plugin import options
+from harness.plugin.dry_run import describe
+from harness.plugin.evaluation import Baseline, Change, Judged, put, surely_worse
+from harness.plugin.progress import Progress
+from harness.plugin.report import ReportFile, row_of
+from harness.run import Run
+from harness.statistics.sweep import NotApplicable, Sweep, Sweeps
+
+PLUGIN = "wanamaker-run"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    options.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Check what was asked for, before anything is collected."""
+    config.addinivalue_line("markers", "gpu: a claim on one of the paper's six models")
+    config.pluginmanager.register(WanamakerPlugin(config), PLUGIN)
+
+
+def run_of(config: pytest.Config) -> Run:
+    """The run of this session."""
+    plugin: WanamakerPlugin = config.pluginmanager.getplugin(PLUGIN)
+    return plugin.run
+
+
+class WanamakerPlugin:
+    """One run of the claims."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.explicit = bool(config.getoption("model"))
+        self.progress = Progress(config)
+        self.run = Run(options.settings(config), progress=self.progress, log=self.progress.say)
+        try:
+            for model in self.run.settings.models if self.explicit else ():
+                self.run.source(model)
+            for corpus in self.run.settings.corpora:
+                self.run.corpus(corpus)
+        except WanamakerError as error:
+            raise pytest.UsageError(str(error)) from None
+        self.gpu_asked = "gpu" in (config.getoption("markexpr", "") or "")
+        self.baseline_at = options.baseline_path(config)
+        self.baseline: Baseline | None = None
+        self.claims: list[pytest.Function] = []
+        self.report = ReportFile(config, self.run)
+        self._judged: dict[str, list[Judged] | Exception] = {}
+        self._changes: dict[str, Change | None] | None = None
+        self._worse: set[str] = set()
+
+    # ---- collection
+
+    def pytest_report_header(self) -> list[str]:
+        """What claims are compared with."""
+        if self.baseline_at is None:
+            return []
+        path, origin = self.baseline_at
+        name = path.relative_to(self.config.rootpath) if path.is_relative_to(self.config.rootpath) else path.name
+        how = "the committed baseline; --strict turns it off" if origin == "default" else "as given"
+        return [f"wanamaker: claims fail only where they got worse than {name} ({how})"]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makeitem(
+        self, collector: pytest.Module | pytest.Class, obj: object
+    ) -> list[pytest.Item] | None:
+        """No item for a test that checks what was printed for a model that this run does not judge."""
+        module = getattr(collector, "module", None)
+        return [] if module and claims.is_moot(obj, module, self.run.settings.models) else None
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """One item for each claim and model."""
+        claims.parametrize(metafunc, self.run.settings.models, self.explicit)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave out the paper's models unless they were asked for; keep items of one model together."""
+        claims.arrange(items, self.run.settings.models)
+        if self.explicit or self.gpu_asked:
+            return
+        left_out = [item for item, _ in claims.claim_items(items) if item.get_closest_marker("gpu")]
+        if left_out:
+            gone = set(left_out)
+            self.config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if item not in gone]
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Know what is needed, and find out what is wrong with it before anything is measured."""
+        found = claims.claim_items(session.items)
+        self.claims = [item for item, _ in found]
+        self.run.wanted = claims.wanted_layers(session.items)
+        if not found or self.config.option.collectonly:
+            return
+        try:
+            self._check()
+        except WanamakerError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def _check(self) -> None:
+        if self.baseline_at is not None and not self.config.getoption("dry_run"):
+            path, origin = self.baseline_at
+            if path.is_file() or not self.config.getoption("update_baseline"):
+                self.baseline = Baseline(path)
+        if self.explicit:
+            local = [m for m in self.run.settings.models if self.run.source(m).kind != "hub"]
+            for model in local:
+                self.run.info(model)
+                self.run.layers(model)
+        for corpus in self.run.settings.corpora:
+            source = self.run.corpus(corpus)
+            if source.kind in ("file", "folder"):
+                self.run.documents(source)
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """With ``--dry-run``, say what would be measured and stop."""
+        if not self.config.getoption("dry_run"):
+            return None
+        models = list(dict.fromkeys(model for item in self.claims for model in claims.models_of(item)))
+        for line in describe(self.run, models):
+            self.config.get_terminal_writer().line(line)
+        return True
+
+    # ---- running
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Skip the paper's models where there is no GPU and nobody said to do without."""
+        if self.gpu_asked and item.get_closest_marker("gpu") and self.config.getoption("device") == "auto":
+            import torch
+
+            if not torch.cuda.is_available():
+                pytest.skip(claims.NO_CUDA)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self) -> Generator[None, Any, Any]:
+        """An error that a user is meant to read is one line, not a traceback."""
+        try:
+            return (yield)
+        except WanamakerError as error:
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
+        except NotApplicable as reason:
+            raise pytest.skip.Exception(f"not applicable: {reason}") from None
+        finally:
+            self.progress.clear()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
+        """Judge a claim on every corpus and turn the verdict on the first into pytest's outcome."""
+        if pyfuncitem not in self.claims:
+            return None
+        judged = self._judge(pyfuncitem)
+        change, worse = self._compare(pyfuncitem)
+        row = row_of(pyfuncitem, judged, self._layers(pyfuncitem), change, worse, self.run)
+        pyfuncitem.stash[_ROW] = row
+        self._outcome(judged[0], row["title"], change, worse)
+        return True
+
+    def subjects(self, item: pytest.Function) -> list[Sweep] | list[Sweeps]:
+        """What a claim is about, on each corpus, measured where need be."""
+        of = claims.subject_of(item)
+        if isinstance(of, str):
+            return self.run.sweeps(of)
+        columns = zip(*(self.run.sweeps(model) for model in of.models), strict=True)
+        return [Sweeps(tuple(column)) for column in columns]
+
+    def _judge(self, item: pytest.Function) -> list[Judged]:
+        """Verdicts of an item on every corpus, made once; an error is remembered and raised again."""
+        if item.nodeid not in self._judged:
+            try:
+                self._judged[item.nodeid] = [put(item.obj, subject) for subject in self.subjects(item)]
+            except Exception as error:
+                self._judged[item.nodeid] = error
+        found = self._judged[item.nodeid]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _compare(self, item: pytest.Function) -> tuple[Change | None, bool]:
+        """The change since the baseline, and whether it is for the worse with all claims of the run considered."""
+        if self.baseline is None:
+            return None, False
+        if self._changes is None:
+            self._changes = {other.nodeid: self._change(other) for other in self.claims}
+            self._worse = surely_worse(self._changes.items())
+        return self._changes.get(item.nodeid), item.nodeid in self._worse
+
+    def _change(self, item: pytest.Function) -> Change | None:
+        assert self.baseline is not None
+        try:
+            now = self._judge(item)[0]
+            return self.baseline.change(item.obj, self.subjects(item)[0], now)
+        except (WanamakerError, NotApplicable, ValueError):
+            return None  # told where the item itself runs
+
+    def _layers(self, item: pytest.Function) -> dict[str, list[int]]:
+        return {model: list(self.run.layers(model)) for model in claims.models_of(item)}
+
+    def _outcome(self, judged: Judged, title: str, change: Change | None, worse: bool) -> None:
+        """SUPPORTED passes, REFUTED fails, INCONCLUSIVE skips; with a baseline, only getting worse fails."""
+        if judged.verdict is None:
+            pytest.skip(f"not applicable: {judged.why_not}")
+        line = f"{judged.word}: {title}: {judged.reason}"
+        inconclusive = self.config.getoption("inconclusive")
+        if self.baseline is not None:
+            if change is None:
+                pytest.skip(f"{line} (no counterpart in the baseline; add it with --update-baseline)")
+            if worse and not self.config.getoption("update_baseline"):
+                pytest.fail(f"worse than the baseline by {change.told}; {line}", pytrace=False)
+            if judged.word == "INCONCLUSIVE" and inconclusive != "pass":
+                pytest.skip(line)
+        elif judged.word == "REFUTED" or (judged.word == "INCONCLUSIVE" and inconclusive == "fail"):
+            pytest.fail(line, pytrace=False)
+        elif judged.word == "INCONCLUSIVE" and inconclusive == "skip":
+            pytest.skip(line)
+
+    # ---- reporting
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Attach the claim's row, so that it reaches the process that writes the report (xdist)."""
+        report = yield
+        if item in self.claims and (call.when == "call" or (call.when == "setup" and not report.passed)):
+            row = item.stash.get(_ROW, None) or row_of(item, [], {}, None, False, self.run, report)
+            row["outcome"] = "error" if row["verdict"] == "error" else report.outcome
+            report.wanamaker = json.dumps(row)  # type: ignore[attr-defined]
+        return report
+
+    def pytest_report_teststatus(self, report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:
+        """A claim whose measurement broke is an error, never a failure."""
+        if isinstance(report, pytest.TestReport) and report.when == "call" and report.failed:
+            row = getattr(report, "wanamaker", None)
+            if row and json.loads(row)["outcome"] == "error":
+                return "error", "E", "ERROR"
+        return None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect the rows."""
+        if row := getattr(report, "wanamaker", None):
+            self.report.add(json.loads(row))
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the report, where claims were judged and this is the process to do it."""
+        self.progress.clear()
+        self.run.close()
+        if not hasattr(self.config, "workerinput"):
+            self.report.write(self.baseline_at)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """The short table at the end."""
+        self.report.summarize(terminalreporter)
+
+
+_ROW = pytest.StashKey[dict[str, Any]]()

@@ -1,0 +1,240 @@
+"""From what the items found out to report.json and report.md."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import re
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.corpora import split_documents
+from harness.errors import WanamakerError
+from harness.plugin import items as claims
+from harness.plugin import options
+from harness.plugin.claims import claim_of
+from harness.plugin.evaluation import Change, Judged
+from harness.reporting import markdown, schema, terminal
+from harness.run import EMBEDDED_MODELS, Run
+from harness.verdicts import standing
+
+_PACKAGES = ("torch", "transformers", "numpy", "scipy", "wanamaker")
+
+
+def row_of(
+    item: pytest.Item,
+    judged: list[Judged],
+    layers: dict[str, list[int]],
+    change: Change | None,
+    worse: bool,
+    run: Run,
+    broken: pytest.TestReport | None = None,
+) -> dict[str, Any]:
+    """A claim's row for the report; `broken` is the report of an item that was not judged."""
+    assert isinstance(item, pytest.Function)
+    test = claim_of(item.obj)
+    assert test is not None
+    paper = claims.paper_claims(item.path)[test.id]
+    models = claims.models_of(item)
+    first = judged[0] if judged else None
+    reproduction = test.model is not None or (set(models) <= set(paper.models) and paper.general == paper.statement)
+    return {
+        "id": test.id,
+        "title": paper.title,
+        "statement": paper.statement,
+        "general": paper.general,
+        "section": paper.section,
+        "ledger": list(paper.ledger),
+        "models": [run.source(model).name for model in models],
+        "corpus": first.corpus if first else None,
+        "role": "reproduction" if reproduction else "generalization",
+        "reported": {**asdict(paper.reported), "unit": None},
+        "verdict": first.word if first else ("not applicable" if broken is not None and broken.skipped else "error"),
+        "reason": first.reason if first else _why(broken),
+        "standing": _standing(first, paper.reported.value, paper.reported.margin),
+        "parts": [{"name": p.name, **p.verdict.as_dict()} for p in first.parts] if first else [],
+        "elsewhere": [
+            {
+                "corpus": other.corpus,
+                "verdict": other.word,
+                "reason": other.reason,
+                "parts": [{"name": p.name, **p.verdict.as_dict()} for p in other.parts],
+            }
+            for other in judged[1:]
+        ],
+        "comparison": change.as_dict(worse) if change else None,
+        "outcome": "passed",
+        "item": item.name,
+        "asked": {model: layers.get(model, []) for model in models},
+    }
+
+
+def _standing(judged: Judged | None, value: float | None, margin: float | None) -> str | None:
+    """How the measurement stands to the printed number.
+
+    Numbers are comparable under the protocol that made them; the paper's is not the sound one, so until a run uses it
+    every number is another protocol's.
+    """
+    if value is None or judged is None or not judged.parts:
+        return None
+    estimate = judged.parts[0].verdict.estimate
+    return standing(estimate, value, margin, comparable=False)  # type: ignore[arg-type]
+
+
+def _why(broken: pytest.TestReport | None) -> str:
+    if broken is None:
+        return ""
+    if broken.skipped and isinstance(broken.longrepr, tuple):
+        return str(broken.longrepr[2]).removeprefix("Skipped: ").removeprefix("not applicable: ")
+    lines = [line for line in broken.longreprtext.strip().splitlines() if line.strip()]
+    return lines[-1].removeprefix("E").strip() if lines else "the measurement broke"
+
+
+class ReportFile:
+    """The report of a run: rows come in as items finish, and it is written when the session ends."""
+
+    def __init__(self, config: pytest.Config, run: Run) -> None:
+        self.config, self.run = config, run
+        self.rows: list[dict[str, Any]] = []
+        self.started = datetime.now(UTC)
+        self._clock = time.monotonic()
+        self._report: dict[str, Any] | None = None
+        self._said: list[str] = []
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Note a claim's row."""
+        self.rows.append(row)
+
+    def write(self, baseline: tuple[Path, str] | None) -> None:
+        """Write report.json and report.md, and the baseline where that was asked for."""
+        if not self.rows:
+            return
+        try:
+            self._report = self._build(baseline)
+            folder = self._folder()
+            self._write_to(folder)
+            self._said.append(f"report: {self._shown(folder / 'report.md')}")
+            if self.config.getoption("update_baseline"):
+                self._update(baseline)
+        except (WanamakerError, OSError) as error:
+            raise pytest.UsageError(f"report not written: {error}") from None
+
+    def summarize(self, reporter: pytest.TerminalReporter) -> None:
+        """The short table, and where the report is."""
+        if self._report is None:
+            return
+        reporter.section("claims", "=")
+        for line in [*terminal.render(self._report), "", *self._said]:
+            reporter.line(line)
+
+    def _write_to(self, folder: Path) -> None:
+        assert self._report is not None
+        schema.write(self._report, folder / "report.json")
+        schema.write_text(markdown.render(schema.load(folder / "report.json")), folder / "report.md")
+
+    def _update(self, baseline: tuple[Path, str] | None) -> None:
+        path = baseline[0] if baseline else self.config.rootpath / options.DEFAULT_BASELINE
+        partial = any(self.config.getoption(name) for name in ("keyword", "layers"))
+        if partial or any(row["outcome"] == "error" for row in self.rows):
+            self._said.append("baseline not updated: that takes a whole run (no -k, no --layers) without errors")
+            return
+        if path.name != "report.json":
+            assert self._report is not None
+            schema.write(self._report, path)
+        else:
+            self._write_to(path.parent)
+        self._said.append(f"baseline: {self._shown(path)} updated")
+
+    def _folder(self) -> Path:
+        given = self.config.getoption("report")
+        return Path(given) if given else self.config.rootpath / "reports" / self._name()
+
+    def _name(self) -> str:
+        models = self._models()
+        names = "embedded" if set(models) <= set(EMBEDDED_MODELS) else "+".join(models)
+        return re.sub(r"[^a-z0-9.]+", "-", f"{names}-{self.run.budget(models[0]).name}".lower()).strip("-")[:80]
+
+    def _models(self) -> list[str]:
+        return list(dict.fromkeys(model for row in self.rows for model in row["asked"]))
+
+    def _build(self, baseline: tuple[Path, str] | None) -> dict[str, Any]:
+        run, settings = self.run, self.run.settings
+        measurements, measured, sources = self._measured()
+        infos = [run.info(model).as_dict() for model in measured]
+        budget = run.budget(self._models()[0])
+        device = {m.pop("device") for m in measurements}
+        versions = {name: importlib.metadata.version(name) for name in _PACKAGES}
+        for m in measurements:
+            versions |= m.pop("versions")
+        untested = {
+            entry.id: {
+                "id": entry.id,
+                "statement": entry.statement,
+                "section": entry.section,
+                "why": entry.untestable,
+            }
+            for paper in claims._PAPER_FILES.values()
+            for entry in paper.values()
+            if entry.untestable
+        }
+        return {
+            "schema": schema.SCHEMA,
+            "tool": {"name": "wanamaker", "version": versions["wanamaker"]},
+            "run": {
+                "name": self._name(),
+                "started": self.started.isoformat(timespec="seconds"),
+                "duration_s": round(time.monotonic() - self._clock, 1),
+                "protocol": asdict(settings.protocol),
+                "budget": asdict(budget),
+                "seed": settings.seed,
+                "device": ", ".join(sorted(device)) or settings.device,
+                "dtype": settings.dtype,
+                "inconclusive": self.config.getoption("inconclusive"),
+                "strict": options.is_strict(self.config),
+                "versions": {"python": platform.python_version(), **versions},
+                "baseline": {"file": baseline[0].name, "origin": baseline[1]} if baseline else None,
+                "selection": self.config.getoption("keyword") or None,
+            },
+            "models": infos,
+            "corpora": [self._corpus(source) for source in sources],
+            "measurements": measurements,
+            "claims": [{k: v for k, v in row.items() if k not in ("item", "asked")} for row in self.rows],
+            "untested": list(untested.values()),
+            "errors": [
+                {"item": row["item"], "message": row["reason"]} for row in self.rows if row["verdict"] == "error"
+            ],
+        }
+
+    def _measured(self) -> tuple[list[dict[str, Any]], list[str], list[Any]]:
+        """Measurements that the judged claims rest on (read from the store), their models and corpora."""
+        judged = [row for row in self.rows if row["parts"] or row["elsewhere"] or any(row["asked"].values())]
+        models = list(dict.fromkeys(model for row in judged for model in row["asked"]))
+        measurements, sources = [], {}
+        for model in models:
+            layers = {layer for row in judged for layer in row["asked"].get(model, [])}
+            self.run.wanted[model] = layers
+            for source in self.run.corpora(model):
+                measurements.append(dict(self.run.sweep(model, source).measurement))
+                sources[source.name] = source
+        return measurements, models, list(sources.values())
+
+    def _corpus(self, source: Any) -> dict[str, Any]:
+        documents = self.run.documents(source)
+        return {
+            "name": source.name,
+            "kind": source.kind,
+            "origin": source.label,
+            "fingerprint": documents.fingerprint,
+            "documents": len(documents),
+            "splits": {name: len(members) for name, members in split_documents(documents).items()},
+            "note": documents.note,
+        }
+
+    def _shown(self, path: Path) -> str:
+        root = self.config.rootpath
+        return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)

@@ -1,0 +1,228 @@
+"""A run: which models, on which corpora, measured how; every measurement made at most once and only when asked for.
+
+    run = Run(Settings(models=("embedded-gpt2",)))
+    sweep = run.sweep("embedded-gpt2", "scipy")      # measured now, or read from the evidence store
+    sweep.cost.maximum().interval()
+
+torch is imported only where something has to be measured. One model is in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.corpora import DocumentSet, load_documents, resolve_corpus
+from harness.corpora.sources import CorpusSource
+from harness.errors import MeasurementError
+from harness.evidence import Record, Store
+from harness.experiments.measurement import from_records
+from harness.experiments.request import Request, stored
+from harness.models.fingerprint import ModelInfo, model_info
+from harness.models.sources import PAPER_MODELS, ModelSource, resolve_model
+from harness.protocol import BUDGETS, SOUND, Budget, Protocol
+from harness.statistics.sweep import NotApplicable, Sweep
+
+if TYPE_CHECKING:
+    from harness.models.loading import Subject
+
+EMBEDDED_MODELS = ("embedded-gpt2", "embedded-gpt-neox")
+EMBEDDED_CORPORA = ("scipy", "sklearn")
+DEFAULT_CORPORA = ("wikitext",)
+
+Progress = Callable[[str, float, float], None]
+"""(what is going on, done, of how much)."""
+
+
+def _silent(what: str, done: float, of: float) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run was asked for. Everything has a default."""
+
+    models: tuple[str, ...] = EMBEDDED_MODELS
+    """Names as `resolve_model` takes them."""
+    corpora: tuple[str, ...] = ()
+    """Corpora as `resolve_corpus` takes them; the first is the one that claims are judged on. Empty: by model."""
+    layers: tuple[int, ...] | None = None
+    """Only these layers; None for all."""
+    protocol: Protocol = SOUND
+    budget: Budget | None = None
+    """None: `smoke` for embedded models, `full` for the paper's on a GPU, `quick` for others."""
+    device: str = "auto"
+    """`auto` is CUDA where there is one."""
+    dtype: str = "float32"
+    memory: float = 4.0
+    """GiB that the activations of variants riding together may take."""
+    evidence: Path = Path(".evidence")
+    """Folder of the evidence store and of caches."""
+    seed: int = 0
+    """Seed of the bootstrap's resampling weights; measurements use no random numbers."""
+    allow_pickle: bool = False
+    """Whether weights may be read from pickle files, which can run code."""
+
+
+@dataclass
+class Run:
+    """Measures on demand and remembers."""
+
+    settings: Settings
+    progress: Progress = _silent
+    log: Callable[[str], None] = lambda line: None
+    """Told about waiting, damage and the like, a line at a time."""
+    wanted: dict[str, set[int] | None] = field(default_factory=dict)
+    """Layers that somebody needs, by model; a model that is not in it needs all."""
+    _subject: tuple[str, Subject] | None = field(default=None, init=False)
+    _sweeps: dict[tuple[str, str, tuple[int, ...]], Sweep] = field(default_factory=dict, init=False)
+    _infos: dict[str, ModelInfo] = field(default_factory=dict, init=False)
+    _documents: dict[str, DocumentSet] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def store(self) -> Store:
+        """The evidence store."""
+        return Store(self.settings.evidence, report=self.log)
+
+    @property
+    def cache(self) -> Path:
+        """Folder of documents and tokens that are kept between runs."""
+        return Path(self.settings.evidence) / "cache"
+
+    def source(self, model: str) -> ModelSource:
+        """Where a model is. Raises ModelError for a name that leads nowhere; touches no network."""
+        return resolve_model(model, allow_pickle=self.settings.allow_pickle)
+
+    def info(self, model: str) -> ModelInfo:
+        """A model's fingerprint. A hub model is downloaded here if it is not there yet."""
+        if model not in self._infos:
+            self._infos[model] = model_info(self.source(model), self.cache)
+        return self._infos[model]
+
+    def corpora(self, model: str) -> list[CorpusSource]:
+        """The corpora a model is measured on; the first is the one that its claims are judged on."""
+        names = self.settings.corpora or (EMBEDDED_CORPORA if model in EMBEDDED_MODELS else DEFAULT_CORPORA)
+        return [self.corpus(name) for name in names]
+
+    def corpus(self, text: str) -> CorpusSource:
+        """A corpus as ``--corpus`` names it. Raises CorpusError for one that leads nowhere; touches no network."""
+        return resolve_corpus(text)
+
+    def documents(self, corpus: CorpusSource) -> DocumentSet:
+        """A corpus's documents."""
+        if corpus.name not in self._documents:
+            self.progress(f"reading corpus {corpus.name}", 0, 1)
+            self._documents[corpus.name] = load_documents(corpus, self.cache)
+        return self._documents[corpus.name]
+
+    def budget(self, model: str) -> Budget:
+        """The budget of a model."""
+        if self.settings.budget is not None:
+            return self.settings.budget
+        if model in EMBEDDED_MODELS:
+            return BUDGETS["smoke"]
+        return BUDGETS["full" if model in PAPER_MODELS and self.settings.device != "cpu" else "quick"]
+
+    def request(self, model: str, corpus: CorpusSource) -> Request:
+        """What is to be measured for a model on a corpus."""
+        return Request(
+            self.info(model),
+            self.documents(corpus),
+            self.settings.protocol,
+            self.budget(model),
+            dtype=self.settings.dtype,
+        )
+
+    def layers(self, model: str) -> tuple[int, ...]:
+        """The layers to measure: those wanted, within ``--layers``. Raises MeasurementError beyond the model's depth."""
+        depth = self.info(model).layers
+        chosen = set(range(depth)) if self.settings.layers is None else set(self.settings.layers)
+        if beyond := [layer for layer in sorted(chosen) if layer >= depth]:
+            raise MeasurementError(f"--layers: {model} has layers 0 to {depth - 1}, not {beyond[0]}")
+        wanted = self.wanted.get(model)
+        return tuple(sorted(chosen if wanted is None else chosen & wanted))
+
+    def sweeps(self, model: str) -> list[Sweep]:
+        """The sweeps of a model on all of its corpora, measured where the store lacks them; then the model is let go."""
+        try:
+            return [self.sweep(model, corpus) for corpus in self.corpora(model)]
+        finally:
+            self.close()
+
+    def sweep(self, model: str, corpus: CorpusSource | str) -> Sweep:
+        """The near-linearity sweep of a model on a corpus, measured where the store lacks it.
+
+        Raises
+        ------
+        WanamakerError
+            Where model, corpus or measurement fail, in one line.
+        NotApplicable
+            Where ``--layers`` leaves out every layer that is wanted.
+        """
+        source = self.corpus(corpus) if isinstance(corpus, str) else corpus
+        layers = self.layers(model)
+        if not layers:
+            raise NotApplicable("--layers leaves out the layers that this claim is about")
+        key = (model, source.name, layers)
+        if key not in self._sweeps:
+            request = self.request(model, source)
+            measurement = from_records(request, self._records(model, request, layers))
+            self._sweeps[key] = Sweep(measurement, request.model.as_dict(), seed=self.settings.seed)
+        return self._sweeps[key]
+
+    def _records(self, model: str, request: Request, layers: Sequence[int]) -> dict[int, Record]:
+        records = stored(self.store, request, layers)
+        if missing := [layer for layer in layers if layer not in records]:
+            # The only way from here to torch.
+            from harness.experiments.near_linearity import measure
+
+            records |= measure(
+                request,
+                missing,
+                subject=lambda: self.subject(model),
+                store=self.store,
+                cache=self.cache,
+                memory=self.settings.memory,
+                progress=self.progress,
+                log=self.log,
+            )
+        return records
+
+    def subject(self, model: str) -> Subject:
+        """The loaded model; the one that was loaded before is let go first."""
+        if self._subject is None or self._subject[0] != model:
+            self.close()
+            from harness.models.loading import load
+
+            self.progress(f"loading {model}", 0, 1)
+            self._subject = (
+                model,
+                load(
+                    self.source(model),
+                    self.info(model),
+                    device=_device(self.settings.device),
+                    dtype=self.settings.dtype,
+                ),
+            )
+        return self._subject[1]
+
+    def close(self) -> None:
+        """Let the loaded model go."""
+        if self._subject is not None:
+            import gc
+
+            import torch
+
+            self._subject = None
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+
+def _device(name: str) -> str:
+    import torch
+
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
