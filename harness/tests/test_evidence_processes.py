@@ -34,21 +34,19 @@ MEASURER = """
 import os, sys, time
 import numpy as np
 from harness.evidence import Record, Store
-folder, log, go = sys.argv[1:]
+folder, log, go, seconds = sys.argv[1:]
 store = Store(folder)
 
 def measure(journal):
     with open(log, "a") as file:
         file.write(f"{os.getpid()}\\n")
-    time.sleep(0.5)
+    time.sleep(float(seconds))
     return Record("e", {}, {"x": np.array([float(os.getpid())])}, {"x": ("n",)})
 
 print("ready", flush=True)
 while not os.path.exists(go):
     time.sleep(0.001)
-waits = []
-record = store.get_or_measure("e", {}, measure, on_wait=waits.append)
-print(int(record.arrays["x"][0]), len(waits) > 0)
+print(int(store.get_or_measure("e", {}, measure).arrays["x"][0]))
 """
 
 RESUMER = """
@@ -92,7 +90,7 @@ def test_a_killed_writer_leaves_whole_files_or_none_and_the_lock_free(tmp_path):
     reports: list[str] = []
     last, leftovers = -1.0, 0
     for moment in range(60):
-        if moment >= 12 and last >= 0 and leftovers:
+        if moment >= 8 and last >= 0 and leftovers:
             break
         folder = tmp_path / "evidence" if moment % 3 else tmp_path / f"evidence-{moment}"
         child = start(WRITER, folder, KEY)
@@ -103,9 +101,9 @@ def test_a_killed_writer_leaves_whole_files_or_none_and_the_lock_free(tmp_path):
 
         store = Store(folder, reports.append)
         assert list(folder.glob("tmp/*")) == []
-        started = time.monotonic()
-        with store.lock(KEY):
-            assert time.monotonic() - started < 1
+        waits: list[float] = []
+        with store.lock(KEY, waits.append):
+            assert waits == [], "the dead still hold the key"
         record, chunk = store.get(KEY), store.partial(KEY).read("chunk")
         for arrays in (record.arrays if record else None, chunk):
             if arrays is None:
@@ -126,7 +124,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_numbers_and_repeats_one
     while True:
         child = start(RESUMER, folder, log)
         try:
-            child.wait(timeout=rng.uniform(0.03, 0.1) if kills < 10 else 60)
+            child.wait(timeout=rng.uniform(0.03, 0.1) if kills < 6 else 120)
             break
         except subprocess.TimeoutExpired:
             child.kill()
@@ -147,26 +145,25 @@ def test_a_run_killed_again_and_again_ends_with_the_same_numbers_and_repeats_one
 
 def test_processes_that_want_one_record_measure_it_once(tmp_path):
     log, go = tmp_path / "log", tmp_path / "go"
-    children = [start(MEASURER, tmp_path / "evidence", log, go) for _ in range(3)]
+    children = [start(MEASURER, tmp_path / "evidence", log, go, 0.5) for _ in range(3)]
     go.touch()
-    answers = [child.communicate(timeout=60)[0].split() for child in children]
+    answers = [child.communicate(timeout=60)[0].strip() for child in children]
     (measurer,) = log.read_text().split()
-    assert [pid for pid, _ in answers] == [measurer] * 3
-    assert sorted(waited for _, waited in answers) == ["False", "True", "True"]
+    assert answers == [measurer] * 3
 
 
 def test_the_next_in_line_measures_when_the_first_is_killed(tmp_path):
     log, go = tmp_path / "log", tmp_path / "go"
     go.touch()
-    first = start(MEASURER, tmp_path / "evidence", log, go)
+    first = start(MEASURER, tmp_path / "evidence", log, go, 600)
     while not log.exists():
         time.sleep(0.005)
-    second = start(MEASURER, tmp_path / "evidence", log, go)
+    second = start(MEASURER, tmp_path / "evidence", log, go, 0)
     first.send_signal(signal.SIGKILL)
     first.communicate()
-    answer = second.communicate(timeout=60)[0].split()
+    answer = second.communicate(timeout=60)[0].strip()
     assert log.read_text().split() == [str(first.pid), str(second.pid)]
-    assert answer[0] == str(second.pid)
+    assert answer == str(second.pid)
 
 
 @pytest.mark.parametrize("stores", [1, 2])
@@ -208,8 +205,7 @@ def test_waiting_is_told(tmp_path):
     with store.lock(KEY, waits.append):
         pass
     holder.join()
-    assert waits[0] < 0.5
-    assert 0.9 < waits[1] < 5
+    assert waits[0] < 0.9 < waits[1]
 
 
 def test_one_thread_may_lock_again_through_another_store(tmp_path):
