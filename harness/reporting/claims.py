@@ -58,9 +58,10 @@ def _section(identity: str, rows: Sequence[dict[str, Any]]) -> str:
     first = rows[0]
     ledger = [text(row) for row in first["ledger"] if row != identity]
     also = f"; covers the ledger rows {listed(ledger)}" if ledger else ""
+    title = text(first["title"])
     parts = [
         f"### {text(identity)}",
-        f"**{text(first['title'])}**",
+        f"**{title}**" if title else NOTHING,  # four stars alone would draw a line
         f"> {block(first['statement'])}",
         f"Paper: {text(first['section'])}{also}. {_reported(rows)}",
     ]
@@ -73,9 +74,9 @@ def _judged(claim: dict[str, Any], first: dict[str, Any]) -> list[str]:
     """One model's (or group of models') verdict on the claim, with all that it rests on."""
     where = subject(claim["models"]) + (f" on {text(claim['corpus'])}" if claim.get("corpus") else "")
     lines = [f"**{where}: {claim['verdict']}** ({claim['role']}). {_sentence(claim['reason'])}"]
-    asked = claim.get("general") or (claim["statement"] if claim["statement"] != first["statement"] else None)
-    if asked and claim["role"] == "generalization":
-        lines.append(f"Asked of this model: {text(asked)}")
+    asked = claim.get("general") or claim["statement"]
+    if asked != first["statement"] and claim["role"] == "generalization":
+        lines.append(f"Asked here: {text(asked)}")
     if claim["parts"] or claim.get("elsewhere"):
         lines.append(_parts(claim))
     if notes := [note for note in (_standing(claim), *_elsewhere(claim), _comparison(claim)) if note]:

@@ -60,14 +60,6 @@ def block(value: object) -> str:
     return "\\" + escaped
 
 
-def code(value: object) -> str:
-    """`value` as a code span outside tables, with a fence longer than any run of backticks in it."""
-    shown = visible(value)
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
-    pad = " " if shown.startswith("`") or shown.endswith("`") or not shown else ""
-    return f"{fence}{pad}{shown}{pad}{fence}"
-
-
 def slug(heading: str) -> str:
     """The anchor that GitHub gives to a heading: lower case, punctuation dropped, spaces as hyphens."""
     kept = "".join(c for c in visible(heading).lower() if c.isalnum() or c in "-_ ")

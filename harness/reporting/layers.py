@@ -38,7 +38,7 @@ class LayerTable:
     cost: Mapping[str, Floats]
     """(L,) for each variant: relative change of perplexity."""
     cost_interval: Floats
-    """(L, 2) simultaneous interval of the linear map's cost; infinite where documents are too few for one."""
+    """(L, 2) simultaneous interval of the linear map's cost; NaN where documents are too few for one."""
     half_width: float
     """Median over layers of half the pointwise interval of the linear map's cost."""
     captured: Floats | None
@@ -93,10 +93,10 @@ def layer_table(measurement: Mapping[str, Any], seed: int = 0) -> LayerTable:
         first_norm=_column(fit.get("first_norm")),
         other_norm=_column(fit.get("other_norm")),
         refit=_refit(cost),
-        cost_interval=linear.interval(LEVEL),
+        cost_interval=_bounded(linear.interval(LEVEL)),
         half_width=_half_width(linear),
         captured=None if share is None else np.where(share.known, share.values, np.nan),
-        captured_interval=None if share is None else share.interval(LEVEL),
+        captured_interval=None if share is None else _bounded(share.interval(LEVEL)),
     )
 
 
@@ -123,6 +123,11 @@ def _column(values: Any) -> Floats | None:
 def _family(measurement: Mapping[str, Any], sums: Floats, tokens: Floats, seed: int) -> Family:
     documents = [document["id"] for document in measurement["documents"]]
     return cost_family(measurement["layers"], sums, tokens, documents, seed=seed)
+
+
+def _bounded(intervals: Floats) -> Floats:
+    """NaN in place of intervals without an end: a cost between -100 % and infinity tells nothing."""
+    return np.where(np.isfinite(intervals).all(axis=1, keepdims=True), intervals, np.nan)
 
 
 def _half_width(costs: Family) -> float:

@@ -62,7 +62,7 @@ def _costs(t: LayerTable) -> str:
         rows.append([str(layer), *linear, *(percent(t.cost[variant][i]) for variant in order)])
     told = "95 % intervals that hold for all layers at once; the other columns are point estimates."
     if not np.isfinite(t.cost_interval).any():
-        told = f"{plural(t.documents, 'document')} give no interval."
+        told = f"{plural(t.documents, 'document')} {'gives' if t.documents == 1 else 'give'} no interval."
     heads = ["layer", COLUMNS[LINEAR], "95 % interval", *(COLUMNS[variant] for variant in order)]
     return f"**Cost, in percent of perplexity.** {told[0].upper()}{told[1:]}\n\n{table(heads, rows)}"
 

@@ -19,7 +19,7 @@ _VERDICT = 12
 def render(report: Mapping[str, Any]) -> list[str]:
     """Lines for the end of a run: per model a tally, then claim, verdict, measured [interval] and predicate.
 
-    Claims that do not apply to a model are counted and left to report.md.
+    Claims that do not apply to a model are counted and left to report.md; what broke is told at the end.
     """
     lines: list[str] = []
     for models, claims in by_subject(report["claims"]).items():
@@ -80,7 +80,7 @@ def _fit(needs: Sequence[int], free: int) -> list[int]:
     The predicate gives way first (the claim's sentence implies it), then a long claim id, numbers last.
     """
     widths = list(needs)
-    for column, least in ((2, 14), (0, 28), (1, 18), (2, 0), (0, 0)):
+    for column, least in ((2, 13), (0, 24), (1, 20), (2, 0), (0, 0)):
         excess = max(0, sum(widths) - free)
         widths[column] -= min(excess, max(0, widths[column] - least))
     return widths
@@ -90,8 +90,8 @@ def _cells(claim: dict[str, Any]) -> tuple[str, str, str, str]:
     part = deciding_part(claim)
     name = visible(claim["id"])
     verdict = _SHORT.get(claim["verdict"], claim["verdict"])
-    if part is None:
-        return name, verdict, visible(claim["reason"]), ""
+    if part is None:  # a broken measurement; its message has a line of its own below the tables
+        return name, verdict, "", ""
     value, ends = estimate(part.get("value"), part.get("interval"), part.get("unit"))
     measured = ("lead " if is_lead(part) else "") + (value if ends == NOTHING else f"{value} {ends}")
     return name, verdict, ascii_only(measured), ascii_only(visible(part["predicate"]))

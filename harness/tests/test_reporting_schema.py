@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("reports")
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @given(extra=JSON, value=st.floats(), name=st.text(st.characters(codec=None)))
 def test_what_is_written_is_read(folder: Path, extra: object, value: float, name: str) -> None:
     told = report()
@@ -188,12 +188,10 @@ def test_every_field_that_must_be_there_is_missed() -> None:
         for step in parents:
             inner = inner[step]
         del inner[last]
-        try:
-            schema.validate(told)
-        except ReportError as error:
-            assert str(last) in str(error)
-        else:
+        complaint = _complaint(told)
+        if complaint is None:
             optional.add(last)
+        assert complaint is None or str(last) in complaint
     assert {"note", "revision", "elsewhere", "comparison", "standing", "selection"} <= optional
     assert not optional & {
         "id",
@@ -205,6 +203,14 @@ def test_every_field_that_must_be_there_is_missed() -> None:
         "statement",
         "claims",
     }
+
+
+def _complaint(told: dict) -> str | None:
+    try:
+        schema.validate(told)
+    except ReportError as error:
+        return str(error)
+    return None
 
 
 def _fields(value: object, path: tuple = ()):  # type: ignore[no-untyped-def]
