@@ -57,7 +57,9 @@ def bold(verdict: str) -> str:
 def _section(identity: str, rows: Sequence[dict[str, Any]]) -> str:
     first = rows[0]
     ledger = [text(row) for row in first["ledger"] if row != identity]
-    also = f"; covers the ledger rows {listed(ledger)}" if ledger else ""
+    also = (
+        f"; covers {'row' if len(ledger) == 1 else 'rows'} {listed(ledger)} of the ledger" if ledger else ""
+    )
     title = text(first["title"])
     parts = [
         f"### {text(identity)}",

@@ -9,7 +9,7 @@ from harness.reporting import claims, measurements, provenance
 from harness.reporting.escape import text
 from harness.reporting.numbers import number, plural
 from harness.reporting.summary import ERROR_RATE, by_subject, false_verdicts, subject, tally
-from harness.reporting.tables import table
+from harness.reporting.tables import listed, table
 from harness.reporting.words import CONDITIONS, PAPER, READING
 
 FILE_NAME = "report.md"
@@ -45,9 +45,13 @@ def _headline(report: Mapping[str, Any]) -> str:
     if not judged:
         return f"Run {name} judged no claim."
     found = [f"**{subject(models)}**: {tally(rows)}" for models, rows in by_subject(judged).items()]
+    run = report["run"]
+    how = listed(
+        [f"{knob} {text(run[knob]['name'])}" for knob in ("protocol", "budget") if "name" in run[knob]]
+    )
     opening = (
-        f"Run {name} put {plural(len({claim['id'] for claim in judged}), 'claim')} of the paper to "
-        f"{plural(len(judged), 'test')}, one for each model or group of models that a claim is about."
+        f"Run {name}{f' ({how})' if how else ''} put {plural(len({claim['id'] for claim in judged}), 'claim')} of the "
+        f"paper to {plural(len(judged), 'test')}, one for each model or group of models that a claim is about."
     )
     if len(found) <= 3:
         return f"{opening} {'; '.join(found)}. {_chance(judged)}".rstrip()

@@ -97,8 +97,8 @@ def _cheaper(t: LayerTable, variant: str) -> str:
     less = t.cost[variant] < t.cost[LINEAR]
     found = [layer for layer, cheaper in zip(t.layers, less, strict=True) if cheaper]
     if not found:
-        return f"- *{COLUMNS[variant]}* costs more than *linear* in every layer."
-    where = f"{_layers(found)}, {len(found)} of {len(t.layers)}"
+        return f"- *{COLUMNS[variant]}* costs no less than *linear* in any layer."
+    where = f"{_layers(found)} ({len(found)} of {len(t.layers)})"
     return f"- *{COLUMNS[variant]}* costs less than *linear* in {where}."
 
 

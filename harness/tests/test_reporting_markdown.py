@@ -164,7 +164,7 @@ def test_the_layer_table_has_both_fits_and_the_controls(rendered: str) -> None:
     layer_4 = table[6]
     assert 0 < float(layer_4[1]) < 5 < 300 < float(layer_4[3])
     assert "*with first* is furthest from *linear* in layer 4" in body
-    assert "*mean* costs less than *linear* in layer 5, 1 of 6" in body
+    assert "*mean* costs less than *linear* in layer 5 (1 of 6)" in body
     quality = table[8:16]
     assert quality[0][:2] == ["layer", "captured, %"]
     assert quality[7][1:3] == ["—", "—"]
