@@ -49,9 +49,10 @@ def _headline(report: Mapping[str, Any]) -> str:
     how = listed(
         [f"{knob} {text(run[knob]['name'])}" for knob in ("protocol", "budget") if "name" in run[knob]]
     )
+    tested = f"{plural(len({claim['id'] for claim in judged}), 'claim')} of the paper"
     opening = (
-        f"Run {name}{f' ({how})' if how else ''} put {plural(len({claim['id'] for claim in judged}), 'claim')} of the "
-        f"paper to {plural(len(judged), 'test')}, one for each model or group of models that a claim is about."
+        f"Run {name}{f' ({how})' if how else ''} put {tested} to {plural(len(judged), 'test')}, one for each model "
+        "or group of models that a claim is about."
     )
     if len(found) <= 3:
         return f"{opening} {'; '.join(found)}. {_chance(judged)}".rstrip()
