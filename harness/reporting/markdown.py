@@ -50,10 +50,9 @@ def _headline(report: Mapping[str, Any]) -> str:
         [f"{knob} {text(run[knob]['name'])}" for knob in ("protocol", "budget") if "name" in run[knob]]
     )
     tested = f"{plural(len({claim['id'] for claim in judged}), 'claim')} of the paper"
-    opening = (
-        f"Run {name}{f' ({how})' if how else ''} put {tested} to {plural(len(judged), 'test')}, one for each model "
-        "or group of models that a claim is about."
-    )
+    tested = f"{plural(len({claim['id'] for claim in judged}), 'claim')} of the paper"
+    tests = f"{plural(len(judged), 'test')}, one for each model or group of models that a claim is about"
+    opening = f"Run {name}{f' ({how})' if how else ''} put {tested} to {tests}."
     if len(found) <= 3:
         return f"{opening} {'; '.join(found)}. {_chance(judged)}".rstrip()
     return "\n".join([opening, "", *(f"- {line}" for line in found), "", _chance(judged)]).rstrip()
