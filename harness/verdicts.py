@@ -2,9 +2,9 @@
 
     judge(costs.share_below(0.03)).at_least(0.70)
 
-A verdict rests on the whole interval: SUPPORTED where all of it satisfies the predicate, REFUTED where none of it does. "Not
-significant" never counts as "equal": sameness is an equivalence claim with a margin fixed beforehand (two one-sided tests
-at 5 %, that is the 90 % interval inside the margin).
+A verdict rests on the whole interval: SUPPORTED where all of it satisfies the predicate, REFUTED where none
+of it does. "Not significant" never counts as "equal": sameness is an equivalence claim with a margin fixed
+beforehand (two one-sided tests at 5 %, that is the 90 % interval inside the margin).
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ from harness.statistics.comparison import Comparison, compare_to_baseline, holm
 from harness.statistics.estimates import Estimate
 
 __all__ = [
-    "Comparison", "Judgement", "Printed", "Verdict", "combine", "compare_to_baseline", "holm", "judge", "standing",
+    "Comparison",
+    "Judgement",
+    "Printed",
+    "Verdict",
+    "combine",
+    "compare_to_baseline",
+    "holm",
+    "judge",
+    "standing",
 ]
 
 SUPPORTED, REFUTED, INCONCLUSIVE = "SUPPORTED", "REFUTED", "INCONCLUSIVE"
@@ -76,7 +84,8 @@ class Verdict:
     reason: str
     """One line with both numbers."""
     smallest_effect: float | None
-    """How far beyond the threshold the truth would have to lie for this sample to support the claim with power 0.8."""
+    """How far beyond the threshold the truth would have to lie for this sample to support the claim with
+    power 0.8."""
     documents_needed: int | None
     """About how many documents in all would settle an inconclusive claim, were the estimate the truth."""
     direction: int
@@ -88,11 +97,19 @@ class Verdict:
         """JSON-ready, without the estimate; a limit that does not exist is None."""
         interval = None if self.interval is None else [_finite(end) for end in self.interval]
         return {
-            "status": self.status, "predicate": self.predicate, "value": _finite(self.value), "interval": interval,
-            "level": self.level, "unit": self.unit, "documents": self.documents, "tokens": self.tokens,
-            "reason": self.reason, "smallest_effect": self.smallest_effect,
-            "documents_needed": self.documents_needed, "direction": self.direction,
-        }  # fmt: skip
+            "status": self.status,
+            "predicate": self.predicate,
+            "value": _finite(self.value),
+            "interval": interval,
+            "level": self.level,
+            "unit": self.unit,
+            "documents": self.documents,
+            "tokens": self.tokens,
+            "reason": self.reason,
+            "smallest_effect": self.smallest_effect,
+            "documents_needed": self.documents_needed,
+            "direction": self.direction,
+        }
 
 
 @dataclass(frozen=True)
@@ -153,22 +170,23 @@ class Judgement:
 
     def lies_in(self, names: Iterable[Hashable]) -> Verdict:
         """For the cheapest or dearest layer: it is one of ``names``."""
-        inside = sorted(set(names), key=str) if not _whole(names := list(names)) else sorted(set(names))
-        return self._which(inside, f"lies in {ranges(inside)}")
+        inside = tuple(dict.fromkeys(names))
+        return self._which(inside, f"in layers {ranges(inside)}")
 
     def is_exactly(self, name: Hashable) -> Verdict:
         """For the cheapest or dearest layer: it is ``name`` and no other."""
-        return self._which([name], f"is layer {name}")
+        return self._which((name,), f"layer {name}")
 
     def _which(self, inside: Sequence[Hashable], words: str) -> Verdict:
+        """A layer's name has no interval; the lead of the layers named over all others has, and is judged."""
         if not isinstance(self.estimate, ArgSet):
             raise TypeError("only family.cheapest() and family.dearest() name a layer")
-        argset = self.estimate
-        advantage = argset.advantage(inside)
-        verdict = replace(self, estimate=advantage)._judge(_Region(0.0, math.inf, open=True), words, -1)
-        candidates = argset.members(self.level)
-        found = f"{argset.kind} as measured is layer {argset.value}, not surely worse are {ranges(candidates)}"
-        return replace(verdict, reason=f"{found}; lead of those named {verdict.reason}")
+        argset, region = self.estimate, _Region(0.0, math.inf, open=True)
+        found = (
+            f"{argset.kind} as measured is layer {argset.value}, not surely worse: "
+            f"{ranges(argset.members(self.level))}; lead of {ranges(inside)} over all others"
+        )
+        return replace(self, estimate=argset.advantage(inside))._judge(region, words, -1, found)
 
     # ---- how a verdict comes about
 
@@ -180,29 +198,39 @@ class Judgement:
     def _show(self, x: float) -> str:
         return numbers.quantity(x, self.estimate.unit)
 
-    def _judge(self, region: _Region, words: str, direction: int) -> Verdict:
+    def _judge(self, region: _Region, words: str, direction: int, found: str = "") -> Verdict:
+        """``words`` are the region's; ``found`` is what to say of a layer's name before its lead is given."""
         estimate = self._number()
         tail = (1 - self.level) / 2
         low, high = estimate.limits(tail)
-        status, needed = region.verdict(low, high), None
+        status = region.verdict(low, high)
         value, interval = numbers.estimate(estimate.value, (low, high), estimate.unit)
-        shown = f"{value} {interval}"
         if isinstance(estimate, Printed):
             reason = f"{value} as printed, one run, is {'' if status == SUPPORTED else 'not '}{words}"
-            return Verdict(status, words, estimate.value, None, self.level, estimate.unit, None, None, reason, None, None,
-                           direction, estimate)
+            return Verdict(status, words, estimate.value, None, self.level, estimate.unit, None, None, reason,
+                           None, None, direction, estimate)  # fmt: skip
         if estimate.undefined or estimate.documents < MIN_DOCUMENTS:
             status = INCONCLUSIVE
+        needed = None
         if status == INCONCLUSIVE and not estimate.undefined:
             needed = documents_needed(estimate, region, tail)
-        reason = _reason(status, shown, words, estimate, needed)
+        shown = f"{found} {value} {interval}" if found else f"{value} {interval}"
+        why_open = _why_open(estimate, needed) if status == INCONCLUSIVE else ""
+        said = "" if found else f" is {'' if status == SUPPORTED else 'not '}{words}"
+        reason = f"{shown}: {why_open}" if why_open else f"{shown}{said}"
         effect = _smallest_effect(estimate, region, tail)
-        return Verdict(status, words, estimate.value, (low, high), self.level, estimate.unit, estimate.documents,
-                       estimate.tokens, reason, effect, needed, direction, estimate)
+        return Verdict(
+            status, words, estimate.value, (low, high), self.level, estimate.unit,
+            estimate.documents, estimate.tokens, reason, effect, needed, direction, estimate,
+        )  # fmt: skip
 
 
-def judge(estimate: Estimate | Bound | ArgSet | Printed | float, *, level: float = 0.95,
-          equivalence_level: float = 0.90) -> Judgement:
+def judge(
+    estimate: Estimate | Bound | ArgSet | Printed | float,
+    *,
+    level: float = 0.95,
+    equivalence_level: float = 0.90,
+) -> Judgement:
     """Start a verdict: ``judge(x).at_most(c)``. A bare number is judged as printed, without uncertainty."""
     if isinstance(estimate, int | float):
         estimate = Printed(float(estimate))
@@ -210,8 +238,8 @@ def judge(estimate: Estimate | Bound | ArgSet | Printed | float, *, level: float
 
 
 def documents_needed(estimate: Estimate | Bound, region: _Region, tail: float) -> int | None:
-    """The least number of documents at which half-widths that shrink with its root would decide, were the estimate
-    the truth; None where the estimate sits on the threshold or nothing can be told."""
+    """The least number of documents at which half-widths that shrink with its root would decide, were the
+    estimate the truth; None where the estimate sits on the threshold or nothing can be told."""
     have = estimate.documents
 
     def decides(documents: int) -> bool:
@@ -231,27 +259,29 @@ def documents_needed(estimate: Estimate | Bound, region: _Region, tail: float) -
 def _smallest_effect(estimate: Estimate | Bound, region: _Region, tail: float) -> float | None:
     """Distance from the estimate to the limit that must clear the threshold, widened to power 0.8."""
     low, high = estimate.limits(tail, power=_Z80)
-    sides = [estimate.value - low] * (region.low > -math.inf) + [high - estimate.value] * (region.high < math.inf)
+    sides = [estimate.value - low] * (region.low > -math.inf) + [high - estimate.value] * (
+        region.high < math.inf
+    )
     return _finite(max(sides, default=0.0))
 
 
-def _reason(status: str, shown: str, words: str, estimate: Estimate | Bound, needed: int | None) -> str:
-    if estimate.undefined:
-        return f"{shown}: {estimate.undefined}"
+def _why_open(estimate: Estimate | Bound, needed: int | None) -> str:
+    """Why a verdict is inconclusive, and what would settle it."""
     n = estimate.documents
+    if estimate.undefined:
+        return estimate.undefined
     if n < MIN_DOCUMENTS:
-        return f"{shown} from {n} documents; a verdict needs at least {MIN_DOCUMENTS}"
-    if status != INCONCLUSIVE:
-        return f"{shown} is {'' if status == SUPPORTED else 'not '}{words}"
-    settle = (
-        f"about {needed:,} documents would settle it, {n:,} were measured" if needed
-        else f"the estimate from {n:,} documents sits on the threshold or has no limit, so no number would settle it"
-    )
-    return f"{shown} may or may not be {words}; {settle}"
+        return f"{n} documents are too few, a verdict needs at least {MIN_DOCUMENTS}"
+    if needed is None:
+        return (
+            f"on the threshold as measured ({n:,} documents), which no number of documents is sure to settle"
+        )
+    return f"too wide to say; about {needed:,} documents would settle it ({n:,} measured)"
 
 
 def combine(parts: Sequence[Verdict]) -> Verdict:
-    """Verdict of a claim with several parts: REFUTED if any part is, SUPPORTED if all are, else INCONCLUSIVE.
+    """Verdict of a claim with several parts: REFUTED if any part is, SUPPORTED if all are, else
+    INCONCLUSIVE.
 
     The numbers are those of the part that decided (the first refuted or inconclusive one).
     """
@@ -264,16 +294,24 @@ def combine(parts: Sequence[Verdict]) -> Verdict:
     return replace(decisive[0], predicate=words) if len(parts) > 1 else parts[0]
 
 
-def standing(estimate: Estimate | Bound | ArgSet, reported: Any, margin: float | None, comparable: bool) -> str:
-    """How a measurement stands to the reported number: ``reproduced`` (equivalent within the margin), ``excluded``,
-    ``too wide to say``, or ``not comparable`` (another model or protocol)."""
+def standing(
+    estimate: Estimate | Bound | ArgSet, reported: Any, margin: float | None, comparable: bool
+) -> str:
+    """How a measurement stands to the reported number: ``reproduced`` (equivalent within the margin),
+    ``excluded``, ``too wide to say``, or ``not comparable`` (another model or protocol)."""
     if not comparable:
         return "not comparable"
     if estimate.undefined or estimate.documents < MIN_DOCUMENTS:
         return "too wide to say"
     if isinstance(estimate, ArgSet):
         candidates = estimate.members()
-        return "excluded" if reported not in candidates else "reproduced" if len(candidates) == 1 else "too wide to say"
+        return (
+            "excluded"
+            if reported not in candidates
+            else "reproduced"
+            if len(candidates) == 1
+            else "too wide to say"
+        )
     region = _Region(reported - (margin or 0.0), reported + (margin or 0.0))
     if margin is not None and region.verdict(*estimate.limits(0.05)) == SUPPORTED:
         return "reproduced"
@@ -282,19 +320,16 @@ def standing(estimate: Estimate | Bound | ArgSet, reported: Any, margin: float |
 
 def ranges(names: Sequence[Hashable]) -> str:
     """``0-2, 5`` for layers 0, 1, 2 and 5; names that are not whole numbers are listed."""
-    if not _whole(names):
+    layers = sorted({name for name in names if isinstance(name, int)})
+    if len(layers) < len(set(names)):
         return ", ".join(str(name) for name in names)
     spans: list[list[int]] = []
-    for n in sorted(set(names)):  # type: ignore[type-var]
-        if spans and n == spans[-1][1] + 1:  # type: ignore[operator]
-            spans[-1][1] = n  # type: ignore[call-overload]
+    for layer in layers:
+        if spans and layer == spans[-1][1] + 1:
+            spans[-1][1] = layer
         else:
-            spans.append([n, n])  # type: ignore[list-item]
+            spans.append([layer, layer])
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
-
-
-def _whole(names: Sequence[Hashable]) -> bool:
-    return all(isinstance(name, int) for name in names)
 
 
 def _finite(x: float) -> float | None:

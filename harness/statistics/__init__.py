@@ -1,4 +1,5 @@
-"""Intervals over documents: estimates, families of layers, bounds for counts and maxima, comparison with a baseline.
+"""Intervals over documents: estimates, families of layers, bounds for counts and maxima, comparison with a
+baseline.
 
 Nothing here loads torch: every statistic is recomputed from per-document sums.
 """

@@ -1,9 +1,9 @@
 """Which layer is the cheapest (or dearest): judged with the set of layers not surely worse than the best.
 
-Layer k is surely worse than the best where some other layer is surely better than k. For each k the differences to
-all others are studentised together (max-t over the L - 1 pairs, paired by document), so the true best is left out with
-probability ``tail`` at most. No allowance for the number of candidates is needed, as only the true best can be wronged
-(multiple comparisons with the best; Hsu 1984).
+Layer k is surely worse than the best where some other layer is surely better than k. For each k the
+differences to all others are studentised together (max-t over the L - 1 pairs, paired by document), so the
+true best is left out with probability ``tail`` at most. No allowance for the number of candidates is
+needed, as only the true best can be wronged (multiple comparisons with the best; Hsu 1984).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.errors import MeasurementError
 from harness.statistics.bounds import Bound
@@ -53,7 +54,8 @@ class ArgSet:
         return "" if self.family.known.all() else self.family.why_undefined
 
     def members(self, level: float = 0.95) -> tuple[Hashable, ...]:
-        """Members not surely worse than the best; the true best is among them with probability ``level`` at least."""
+        """Members not surely worse than the best; the true best is among them with probability ``level`` at
+        least."""
         tail = (1 - level) / 2  # as for every other one-sided statement of an interval of this level
         L = len(self.family)
         keep = []
@@ -74,8 +76,8 @@ class ArgSet:
         return Advantage(self, rows, tuple(i for i in range(len(self.family)) if i not in rows))
 
     def lead(self, rows: list[int], over: list[int]) -> tuple[Array, Array, Array]:
-        """How far members ``rows`` (n) are better than members ``over`` (m), on the inner scale: differences (n, m),
-        standard errors (n, m) and bootstrap-t draws (B, n, m)."""
+        """How far members ``rows`` (n) are better than members ``over`` (m), on the inner scale:
+        differences (n, m), standard errors (n, m) and bootstrap-t draws (B, n, m)."""
         pairs = self.family.smooth.pairs
         i, j = np.meshgrid(rows, over, indexing="ij")
         place = self._place[np.minimum(i, j), np.maximum(i, j)]
@@ -87,7 +89,7 @@ class ArgSet:
         return self.family.smooth.inner * (1.0 if self.kind == "dearest" else -1.0)
 
     @cached_property
-    def _place(self) -> Array:
+    def _place(self) -> NDArray[np.intp]:
         """(L, L) column of the pair i < j."""
         L = len(self.family)
         place = np.zeros((L, L), dtype=np.intp)
@@ -99,8 +101,9 @@ class ArgSet:
 class Advantage(Bound):
     """Best of the others less best of the members inside: positive where the best of all is inside.
 
-    Costs are compared as perplexities, exp(difference in nats) - 1. Both limits are intersection-union: to show that the
-    best is inside, every outside member must be surely worse than some inside member, each at the full level.
+    Costs are compared as perplexities: the lead is the relative rise of perplexity from one to the other.
+    Both limits are intersection-union: to show that the best is inside, every outside member must be surely
+    worse than some inside member, each at the full level.
     """
 
     argset: ArgSet
@@ -112,7 +115,7 @@ class Advantage(Bound):
 
     @property
     def unit(self) -> str:  # type: ignore[override]
-        return "relative perplexity" if self.argset.family.unit == "cost" else self.argset.family.unit
+        return self.argset.family.unit
 
     @property
     def value(self) -> float:
@@ -147,7 +150,8 @@ class Advantage(Bound):
         return self._out(float(low)), self._out(float(high))
 
     def _critical_values(self, tail: float) -> tuple[Array, Array, Array, Array]:
-        """Leads of inside (n) over outside (m) members with standard errors, and the critical values (m,) and (n,)."""
+        """Leads of inside (n) over outside (m) members with standard errors, and the critical values (m,)
+        and (n,)."""
         if tail not in self._cache:
             difference, se, t = self.argset.lead(list(self.inside), list(self.outside))
             self._cache[tail] = (difference, se, _critical(t, tail), _critical(-t.transpose(0, 2, 1), tail))
@@ -163,7 +167,7 @@ class Advantage(Bound):
 
 
 def _critical(t: Array, tail: float) -> Array:
-    """Upper ``tail`` quantile over resamples of the largest of t (B, n) or (B, n, m) along the second axis."""
+    """Upper ``tail`` quantile over resamples of the largest t along the second axis; (B, n) or (B, n, m)."""
     largest = t.max(axis=1)
     B = largest.shape[0]
     rank = max(1, int(np.floor((B + 1) * tail + 1e-9)))

@@ -1,20 +1,23 @@
-"""Counts, shares, maxima, minima and medians over layers: bounded by what is sure about the layers, never resampled.
+"""Counts, shares, maxima, minima and medians over layers: bounded by what is sure about the layers, never
+resampled.
 
-A percentile interval for a maximum over tied layers covers 21 to 38 %, and a bootstrapped share whose truth is exactly the
-threshold is refuted 42 % of the time. Here every limit is a closed test (Goeman, Meijer, Krebs and Solari 2019,
-Biometrika 106). Take "at least m of L layers cost less than c". Were it false, some k = L - m + 1 layers would cost c or
-more. So it is shown once, for *every* set of k layers, "all of these cost c or more" is rejected. Each set is tested by
-Simes' inequality: with p_(1) <= ... <= p_(k) the one-sided bootstrap-t p-values in the set, reject where p_(j) <= j tail / k
-for some j. The set hardest to reject holds the k largest p-values of all, which leaves one line of arithmetic:
+A percentile interval for a maximum over tied layers covers 21 to 38 %, and a bootstrapped share whose truth
+is exactly the threshold is refuted 42 % of the time. Here every limit is a closed test (Goeman, Meijer,
+Krebs and Solari 2019, Biometrika 106). Take "at least m of L layers cost less than c". Were it false, some
+k = L - m + 1 layers would cost c or more. So it is shown once, for *every* set of k layers, "all of these
+cost c or more" is rejected. Each set is tested by Simes' inequality: with p_(1) <= ... <= p_(k) the
+one-sided bootstrap-t p-values in the set, reject where p_(j) <= j tail / k for some j. The set hardest to
+reject holds the k largest p-values of all, which leaves one line of arithmetic:
 
     at least m layers lie below c  where  p_(m + j - 1) <= j tail / (L - m + 1)  for some j.
 
-Moving c turns this into limits of the m-th cheapest layer. The limit of the maximum (m = L, k = 1) then needs only each
-layer's own limit, that of the minimum (m = 1, k = L) pays for all layers.
+Moving c turns this into limits of the m-th cheapest layer. The limit of the maximum (m = L, k = 1) then
+needs only each layer's own limit, that of the minimum (m = 1, k = L) pays for all layers.
 
-Simes' inequality holds for positively dependent statistics (Benjamini and Yekutieli 2001; Sarkar 1998), which layers
-evaluated on the same documents are; it fails by very little otherwise. Reading counts off the simultaneous max-t intervals is
-valid too, but supports fewer true statements: ``python -m harness.statistics.calibration`` shows both.
+Simes' inequality holds for positively dependent statistics (Benjamini and Yekutieli 2001; Sarkar 1998),
+which layers evaluated on the same documents are; it fails by very little otherwise. Reading counts off the
+simultaneous max-t intervals is valid too, but supports fewer true statements: ``python -m
+harness.statistics.calibration`` shows both.
 """
 
 from __future__ import annotations
@@ -65,8 +68,8 @@ class Bound:
     def limits(self, tail: float, *, scale: float = 1.0, power: float = 0.0) -> tuple[float, float]:
         """Lower and upper limit, each wrong with probability ``tail`` at most.
 
-        For planning, ``scale`` multiplies the members' half-widths (sqrt(D / D') gives about the limits of D' documents)
-        and ``power`` adds standard errors to them.
+        For planning, ``scale`` multiplies the members' half-widths (sqrt(D / D') gives about the limits of
+        D' documents) and ``power`` adds standard errors to them.
         """
         raise NotImplementedError
 
@@ -127,10 +130,15 @@ class CountBound(_OfFamily):
         L = len(self.family)
         below = self._sure(+1, tail, scale, power, strict=not self.above)
         above = self._sure(-1, tail, scale, power, strict=self.above)
-        return (self._out(above), self._out(L - below)) if self.above else (self._out(below), self._out(L - above))
+        return (
+            (self._out(above), self._out(L - below))
+            if self.above
+            else (self._out(below), self._out(L - above))
+        )
 
     def _sure(self, side: int, tail: float, scale: float, power: float, *, strict: bool) -> int:
-        """How many members at least lie below the threshold (``side`` +1) or above it (-1), by closed testing."""
+        """How many members at least lie below the threshold (``side`` +1) or above it (-1), by closed
+        testing."""
         smooth = self.family.smooth
         margin = side * (smooth.inward(self.threshold) - smooth.inner)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -145,7 +153,8 @@ class CountBound(_OfFamily):
 
 
 def simes_count(p: Array, tail: float) -> int:
-    """The largest m such that every set of L - m + 1 of the L hypotheses is rejected by Simes' test at ``tail``."""
+    """The largest m such that every set of L - m + 1 of the L hypotheses is rejected by Simes' test at
+    ``tail``."""
     L = len(p)
     i, m = np.arange(1, L + 1)[:, None], np.arange(1, L + 1)[None, :]
     rejected = (i >= m) & (np.sort(p)[:, None] * (L - m + 1) <= (i - m + 1) * tail * (1 + 1e-12))
@@ -174,7 +183,7 @@ class OrderBound(_OfFamily):
 
     def limits(self, tail: float, *, scale: float = 1.0, power: float = 0.0) -> tuple[float, float]:
         L, outward = len(self.family), self.family.smooth.outward
-        # from the top, the ranks are counted backwards and values negated: a lower limit is an upper one in the mirror
+        # a lower limit is an upper one of the negated values, with ranks counted from the other end
         upper = self._upper(+1, self.first, self.last, tail, scale, power)
         lower = self._upper(-1, L + 1 - self.last, L + 1 - self.first, tail, scale, power)
         return self._mean(*outward(-lower)), self._mean(*outward(upper))
@@ -198,7 +207,7 @@ class OrderBound(_OfFamily):
 
 @dataclass(frozen=True, eq=False)
 class Combined(Bound):
-    """Difference or ratio of two Bounds; each side gets half of the error probability, however they depend."""
+    """Difference or ratio of two Bounds; each gets half of the error probability, however they depend."""
 
     operation: str
     """``-`` or ``/``."""

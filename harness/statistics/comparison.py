@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,18 @@ import numpy as np
 from harness.errors import ReportError
 from harness.statistics.bounds import Bound, Combined
 from harness.statistics.estimates import Estimate, quantile_pair
-from harness.statistics.resampling import RESAMPLES
+from harness.statistics.formula import Array
 
 TOLERANCE = 1e-4
-"""Differences up to this (0.01 percentage points of a cost) are float32 rounding on another machine, not a change."""
+"""Differences up to this (0.01 percentage points of a cost) are float32 rounding on another machine, not a
+change."""
+
+_FEW = 10
+"""Where fewer draws than this lie beyond, Student's t continues their tail. Many comparisons held together
+by Holm's procedure need p-values far smaller than one in the number of resamples."""
+
+_LAST_TAIL = 0.025
+"""The same for the limits of a Bound: smaller tails widen the limits of this one as Student's t would."""
 
 
 @dataclass(frozen=True)
@@ -37,74 +45,83 @@ class Comparison:
         return {"difference": finite, "interval": [low, high], "p_value": self.p_value, "paired": self.paired}
 
 
-def compare_to_baseline(now: Estimate | Bound, then: Estimate | Bound, direction: int,
-                        refit_variance: float = 0.0) -> Comparison:
+def compare_to_baseline(
+    now: Estimate | Bound, then: Estimate | Bound, direction: int, refit_variance: float = 0.0
+) -> Comparison:
     """Compare ``now`` with ``then``. ``direction`` is +1 where larger is worse, -1 where smaller is.
 
-    An Estimate gets a bootstrap-t test of the (paired) difference. A Bound has no distribution to resample: its p-value is
-    the least level at which both its limits and the baseline's, half the level each, already exclude "no worse".
-    ``refit_variance``, the variance of one estimate over refits, counts twice where documents differ: then two fits are
-    compared that share nothing.
+    An Estimate gets a bootstrap-t test of the (paired) difference. A Bound has no distribution to resample:
+    its p-value is the least level at which its limits and the baseline's, half the level each, exclude "not
+    worse". ``refit_variance``, the variance of one estimate over refits, counts twice where documents
+    differ: then two fits are compared that share nothing.
     """
     if isinstance(now, Estimate) and isinstance(then, Estimate):
         return _smooth(now, then, direction, refit_variance)
     if isinstance(now, Bound) and isinstance(then, Bound):
         return _bounded(now, then, direction, refit_variance)
-    raise ReportError("the baseline holds another kind of number for this claim; write it anew with --update-baseline")
+    raise ReportError(
+        "the baseline holds another kind of number for this claim; write it anew with --update-baseline"
+    )
 
 
 def _smooth(now: Estimate, then: Estimate, direction: int, refit_variance: float) -> Comparison:
     change = now - then
     paired = now.smooth.sample.strata == then.smooth.sample.strata
-    extra = 0.0 if paired else 2.0 * refit_variance
-    se = math.hypot(float(change.smooth.se[0]), math.sqrt(extra))
-    value, t = change.value, change.smooth.t[:, 0]
-    low, high = quantile_pair(t[:, None], 0.025)
-    interval = (value - se * float(high[0]), value - se * float(low[0])) if se else (value, value)
+    se = math.hypot(float(change.smooth.se[0]), 0.0 if paired else math.sqrt(2.0 * refit_variance))
+    value, t = change.value, change.smooth.t
+    low, high = (float(q[0]) for q in quantile_pair(t, 0.025))
+    interval = (value - se * high, value - se * low) if se else (value, value)
     worse = direction * value - TOLERANCE
     if worse <= 0 or math.isinf(se):
-        return Comparison(value, interval, 1.0 if worse <= 0 else 0.5, paired)
-    return Comparison(value, interval, tail_probability(direction * t, worse / se) if se else 0.0, paired)
+        return Comparison(value, interval, 1.0, paired)
+    p = tail_probability(direction * t[:, 0], worse / se, change.documents) if se else 0.0
+    return Comparison(value, interval, p, paired)
 
 
-def tail_probability(t: np.ndarray, observed: float, documents: int | None = None) -> float:
-    """P(t >= observed) from bootstrap-t draws; beyond the last few draws, the tail of the normal distribution scaled
-    to agree with them, because many comparisons held together need p-values smaller than 1 / B."""
-    from scipy.special import ndtr, ndtri
-
-    B = len(t)
-    exceed = int((t >= observed).sum())
-    if exceed >= 20:
-        return (exceed + 1) / (B + 1)
-    anchor = float(np.sort(t)[B - 20])  # as extreme as 20 of B draws
-    stretch = anchor / float(ndtri(1 - 20 / (B + 1)))
-    return float(min(21 / (B + 1), ndtr(-observed / stretch))) if stretch > 0 else 1 / (B + 1)
+def tail_probability(t: Array, observed: float, documents: int) -> float:
+    """P(t >= observed) under bootstrap-t draws t (B,), continued by a Student t scaled to agree with them."""
+    B, exceed = len(t), int((t >= observed).sum())
+    if exceed >= _FEW:
+        return (1 + exceed) / (B + 1)
+    survival, quantile = _student(documents)
+    anchor, tail = float(np.sort(t)[B - _FEW]), _FEW / (B + 1)
+    return min(tail, survival(observed * quantile(tail) / anchor)) if anchor > 0 else tail
 
 
 def _bounded(now: Bound, then: Bound, direction: int, refit_variance: float) -> Comparison:
     change = Combined("-", now, then, now.unit)
     paired = now.strata == then.strata
     refit = 0.0 if paired else math.sqrt(2.0 * refit_variance)
+    _, quantile = _student(change.documents)
 
     def limits(tail: float) -> tuple[float, float]:
-        from scipy.special import ndtri
-
-        low, high = change.limits(tail)
-        slack = refit * float(ndtri(1 - tail / 2))
+        """Limits of the difference, wrong with probability ``tail`` at most each."""
+        drawn = max(tail, 2 * _LAST_TAIL)  # half of it goes to each side
+        scale = quantile(tail / 2) / quantile(drawn / 2) if tail < drawn else 1.0
+        low, high = change.limits(drawn, scale=scale)
+        slack = refit * max(0.0, quantile(tail / 2))
         return low - slack, high + slack
 
-    def excluded(tail: float) -> bool:
+    def worse(tail: float) -> bool:
         low, high = limits(tail)
         return (low if direction > 0 else -high) > TOLERANCE
 
-    # tail / 2 goes to each side, and the least tail that B resamples can tell is 1 / (B + 1)
-    least, most = 1, (RESAMPLES + 1) // 2
-    if not excluded(2 * most / (RESAMPLES + 1)):
+    least, most = -30.0, 0.0  # of log10(tail)
+    if change.value * direction <= TOLERANCE or not worse(10.0**most):
         return Comparison(change.value, limits(0.025), 1.0, paired)
-    while least < most:
-        rank = (least + most) // 2
-        least, most = (least, rank) if excluded(2 * rank / (RESAMPLES + 1)) else (rank + 1, most)
-    return Comparison(change.value, limits(0.025), 2 * least / (RESAMPLES + 1), paired)
+    while most - least > 0.01:
+        middle = (least + most) / 2
+        least, most = (least, middle) if worse(10.0**middle) else (middle, most)
+    return Comparison(change.value, limits(0.025), 10.0**most, paired)
+
+
+def _student(documents: int) -> tuple[Callable[[float], float], Callable[[float], float]]:
+    """P(t > x) and the upper quantile of a tail, for Student's t with one degree of freedom fewer than
+    documents."""
+    from scipy.special import stdtr, stdtrit  # here, because only runs with a baseline need it
+
+    freedom = max(1, documents - 1)
+    return lambda x: float(stdtr(freedom, -x)), lambda tail: -float(stdtrit(freedom, tail))
 
 
 def holm(p_values: Sequence[float], alpha: float = 0.05) -> list[bool]:

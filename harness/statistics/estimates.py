@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.errors import MeasurementError
 from harness.statistics.formula import Array, Formula, shifted
@@ -22,7 +23,8 @@ def quantile_pair(t: Array, tail: float) -> tuple[Array, Array]:
 
 
 def ends(smooth: Smooth, below: Array | float, above: Array | float) -> Array:
-    """(L, 2) limits ``below`` and ``above`` the values on the inner scale, mapped outward; inf - inf means no limit."""
+    """(L, 2) limits ``below`` and ``above`` the values on the inner scale, mapped outward; inf - inf means
+    no limit."""
     inner = smooth.inner
     with np.errstate(invalid="ignore"):
         lower, upper = inner - below, inner + above
@@ -31,14 +33,16 @@ def ends(smooth: Smooth, below: Array | float, above: Array | float) -> Array:
 
 
 def reach(se: Array, quantile: Array | float) -> Array:
-    """se * quantile, where no spread means no reach whatever the quantile, and an unknown spread an infinite one."""
+    """se * quantile, where no spread means no reach whatever the quantile, and an unknown spread an
+    infinite one."""
     with np.errstate(invalid="ignore"):
         return np.where(se == 0, 0.0, np.where(np.isinf(se), np.inf, se * quantile))
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A smooth function of ratios of per-document sums. Arithmetic keeps documents paired where the ids are equal."""
+    """A smooth function of ratios of per-document sums. Arithmetic keeps documents paired where the ids are
+    equal."""
 
     smooth: Smooth
     """Sums, formula and resampling; one member."""
@@ -71,7 +75,8 @@ class Estimate:
         return low, high
 
     def limits(self, tail: float, *, scale: float = 1.0, power: float = 0.0) -> tuple[float, float]:
-        """One-sided limits at ``tail`` each, with half-widths times ``scale`` and ``power`` standard errors added."""
+        """One-sided limits at ``tail`` each, with half-widths times ``scale`` and ``power`` standard errors
+        added."""
         q_low, q_high = quantile_pair(self.smooth.t, tail)
         se = self.smooth.se * scale
         low, high = ends(self.smooth, reach(se, q_high + power), reach(se, power - q_low))[0]
@@ -130,15 +135,17 @@ class DocumentSums:
     """Seed of the resampling."""
 
     @cached_property
-    def _order(self) -> tuple[Sample, Array, Array]:
+    def _order(self) -> tuple[Sample, NDArray[np.intp], Array]:
         """Documents sorted by id; those without a token say nothing and are left out."""
         tokens = np.asarray(self.tokens, dtype=np.float64)
         if len(set(self.documents)) != len(self.documents):
             raise MeasurementError("a document id occurs twice; give every document one row of sums")
         if tokens.shape != (len(self.documents),) or not (np.isfinite(tokens) & (tokens >= 0)).all():
             raise MeasurementError("token counts must be one finite number, 0 or more, for each document")
-        order = np.array(sorted((i for i in range(len(tokens)) if tokens[i] > 0),
-                                key=lambda i: self.documents[i]), dtype=np.intp)
+        order = np.array(
+            sorted((i for i in range(len(tokens)) if tokens[i] > 0), key=lambda i: self.documents[i]),
+            dtype=np.intp,
+        )
         if not len(order):
             raise MeasurementError("no document has a token to measure; use longer documents")
         sample = Sample((tuple(self.documents[i] for i in order),), self.seed)
@@ -154,7 +161,9 @@ class DocumentSums:
                 raise MeasurementError(f"the sums {name!r} are not one number for each of the documents")
             left_out = np.setdiff1d(np.arange(sums.shape[1]), order)
             if sums[:, left_out].any():
-                raise MeasurementError(f"document {self.documents[left_out[0]]} has a sum {name!r} but no token")
+                raise MeasurementError(
+                    f"document {self.documents[left_out[0]]} has a sum {name!r} but no token"
+                )
             rows.append(sums[:, order])
         members = max(row.shape[0] for row in rows)
         return Smooth(sample, tuple(rows), (tokens,) * len(rows), formula, members)

@@ -1,8 +1,9 @@
 """Families: the same statistic for every layer, with intervals that hold for all layers at once.
 
-The intervals are max-t: the largest studentised deviation over the layers is found in every resample, each layer
-studentised by that resample's own standard error (Romano and Wolf 2005). With a fixed standard error such intervals
-cover 55 to 84 % instead of 95. How many layers lie below a threshold, and the like, is bounded: see ``bounds``.
+The intervals are max-t: the largest studentised deviation over the layers is found in every resample, each
+layer studentised by that resample's own standard error (Romano and Wolf 2005). With a fixed standard error
+such intervals cover 55 to 84 % instead of 95. How many layers lie below a threshold, and the like, is
+bounded: see ``bounds``.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.errors import MeasurementError
 from harness.statistics.argsets import ArgSet
@@ -23,7 +26,8 @@ from harness.statistics.resampling import Smooth
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """L members (layers), each the same smooth function of its own per-document sums, on the same documents."""
+    """L members (layers), each the same smooth function of its own per-document sums, on the same
+    documents."""
 
     names: tuple[Hashable, ...]
     """Names of the members, mostly layer numbers."""
@@ -57,7 +61,7 @@ class Family:
         return self.smooth.sample.documents
 
     @cached_property
-    def known(self) -> Array:
+    def known(self) -> NDArray[np.bool_]:
         """(L,) whether a member may be judged at all."""
         return np.array(self.defined if self.defined else (True,) * len(self), dtype=bool)
 
@@ -66,16 +70,27 @@ class Family:
     def at(self, name: Hashable) -> Estimate:
         """One member as an Estimate of its own, with the interval it has outside the family."""
         i = self._index(name)
-        return Estimate(self.smooth.take([i]), self.tokens, self.unit, "" if self.known[i] else self.why_undefined)
+        return Estimate(
+            self.smooth.take([i]), self.tokens, self.unit, "" if self.known[i] else self.why_undefined
+        )
 
     def only(self, names: Iterable[Hashable]) -> Family:
-        """The family of these members alone, in its own order; fewer members have narrower simultaneous limits."""
+        """The family of these members alone, in its own order; fewer members have narrower simultaneous
+        limits."""
         chosen = sorted({self._index(name) for name in names})
         if not chosen:
-            raise MeasurementError("none of the family's members was chosen; a statement needs at least one layer")
+            raise MeasurementError(
+                "none of the family's members was chosen; a statement needs at least one layer"
+            )
         defined = tuple(bool(self.known[i]) for i in chosen) if self.defined else ()
-        return Family(tuple(self.names[i] for i in chosen), self.smooth.take(chosen), self.tokens, self.unit, defined,
-                      self.why_undefined)
+        return Family(
+            tuple(self.names[i] for i in chosen),
+            self.smooth.take(chosen),
+            self.tokens,
+            self.unit,
+            defined,
+            self.why_undefined,
+        )
 
     def without(self, names: Iterable[Hashable]) -> Family:
         """The family of all other members."""
@@ -99,15 +114,24 @@ class Family:
     def minus(self, other: Family) -> Family:
         """Differences member by member, paired by document."""
         if self.names != other.names:
-            raise MeasurementError("families with different members cannot be subtracted; choose the same layers")
+            raise MeasurementError(
+                "families with different members cannot be subtracted; choose the same layers"
+            )
         both = tuple(bool(k) for k in self.known & other.known)
-        return Family(self.names, joined(self.smooth, other.smooth, "-"), min(self.tokens, other.tokens), self.unit,
-                      both if not all(both) else (), self.why_undefined or other.why_undefined)
+        return Family(
+            self.names,
+            joined(self.smooth, other.smooth, "-"),
+            min(self.tokens, other.tokens),
+            self.unit,
+            both if not all(both) else (),
+            self.why_undefined or other.why_undefined,
+        )
 
     # ---- limits
 
     def interval(self, level: float = 0.95) -> Array:
-        """(L, 2) simultaneous intervals: with probability ``level`` all of them cover at once; nan where undefined.
+        """(L, 2) simultaneous intervals: with probability ``level`` all of them cover at once; nan where
+        undefined.
 
         The tails have a critical value each, as a family skewed to one side need not be wide on the other.
         """
@@ -131,14 +155,17 @@ class Family:
         return np.sort(self.smooth.t.T, axis=1)
 
     def exceedance(self, sign: int, z: Array, *, or_equal: bool) -> Array:
-        """(L,) p-values (1 + number of draws with sign * t >= z) / (B + 1), or > z where equality does not count."""
+        """(L,) p-values (1 + number of draws with sign * t >= z) / (B + 1), or > z where equality does not
+        count."""
         draws = self._ordered if sign > 0 else -self._ordered[:, ::-1]
-        B, side = draws.shape[1], "left" if or_equal else "right"
-        beyond = [B - np.searchsorted(d, x, side=side) for d, x in zip(draws, z, strict=True)]
+        B = draws.shape[1]
+        side: Literal["left", "right"] = "left" if or_equal else "right"
+        beyond = [B - np.searchsorted(row, x, side=side) for row, x in zip(draws, z, strict=True)]
         return (1 + np.array(beyond)) / (B + 1)
 
     def quantiles(self, sign: int, tails: Array) -> Array:
-        """(J, L) each member's upper quantiles of sign * t at ``tails`` (J,); infinite where B draws cannot tell."""
+        """(J, L) each member's upper quantiles of sign * t at ``tails`` (J,); infinite where B draws cannot
+        tell."""
         draws = self._ordered if sign > 0 else -self._ordered[:, ::-1]
         B = draws.shape[1]
         rank = np.floor((B + 1) * tails + 1e-9).astype(int)
@@ -195,18 +222,30 @@ class Family:
         try:
             return self.names.index(name)
         except ValueError:
-            raise MeasurementError(f"layer {name} was not measured; there are {_listed(self.names)}") from None
+            raise MeasurementError(
+                f"layer {name} was not measured; there are {_listed(self.names)}"
+            ) from None
 
 
-def family(names: Sequence[Hashable], sums: Array, tokens: Array, documents: Sequence[str], *,
-           formula: Formula | None = None, unit: str = "nats", seed: int = 0) -> Family:
-    """Per-token means (or another ``formula`` of them) of ``sums`` (L, D) over documents with ``tokens`` (D,)."""
+def family(
+    names: Sequence[Hashable],
+    sums: Array,
+    tokens: Array,
+    documents: Sequence[str],
+    *,
+    formula: Formula | None = None,
+    unit: str = "nats",
+    seed: int = 0,
+) -> Family:
+    """Per-token means (or another ``formula`` of them) of ``sums`` (L, D) over documents with ``tokens``
+    (D,)."""
     data = DocumentSums(tuple(documents), tokens, {"sums": sums}, seed)
     return Family(tuple(names), data.smooth(["sums"], formula or ["ratio", 0]), data.total_tokens, unit)
 
 
-def cost_family(names: Sequence[Hashable], sums: Array, tokens: Array, documents: Sequence[str], *,
-                seed: int = 0) -> Family:
+def cost_family(
+    names: Sequence[Hashable], sums: Array, tokens: Array, documents: Sequence[str], *, seed: int = 0
+) -> Family:
     """Costs exp(mean delta NLL) - 1 from sums of delta NLL (L, D) in nats; the mean is over tokens."""
     return family(names, sums, tokens, documents, formula=["expm1", ["ratio", 0]], unit="cost", seed=seed)
 
@@ -214,12 +253,18 @@ def cost_family(names: Sequence[Hashable], sums: Array, tokens: Array, documents
 def captured(linear: Family, ablated: Family, level: float = 0.95) -> Family:
     """Share of the MLP's effect that a substitute keeps, 1 - (L_lin - L_full) / (L_ablated - L_full).
 
-    ``linear`` and ``ablated`` are cost families over the same layers and documents. A layer whose denominator is not
-    surely positive (its simultaneous interval includes 0 or less) is left undefined: no verdict may rest on it.
+    ``linear`` and ``ablated`` are cost families over the same layers and documents. A layer whose
+    denominator is not surely positive (its simultaneous interval includes 0 or less) is left undefined: no
+    verdict may rest on it.
     """
     share = joined(_inside(linear), _inside(ablated), "/")
-    share = Smooth(share.sample, share.numerators, share.denominators, ["-", ["constant", 1.0], share.formula],
-                   share.members)
+    share = Smooth(
+        share.sample,
+        share.numerators,
+        share.denominators,
+        ["-", ["constant", 1.0], share.formula],
+        share.members,
+    )
     if linear.names != ablated.names:
         raise MeasurementError("both costs of a captured share must be of the same layers")
     positive = ablated.interval(level)[:, 0] > 0

@@ -8,8 +8,8 @@ A formula is a nested list, the same in memory and in JSON:
     ["+", f, g], ["-", f, g], ["*", f, g], ["/", f, g]
     ["mean", f, g, ...]
 
-The gradient is needed twice: for the standard error of the estimate (delta method) and, in every bootstrap resample,
-for the standard error that studentises it.
+The gradient is needed twice: for the standard error of the estimate (delta method) and, in every bootstrap
+resample, for the standard error that studentises it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ MONOTONE: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] =
     "expm1": (np.expm1, np.log1p),
     "exp": (np.exp, np.log),
 }
-"""Increasing outermost functions and their inverses: intervals are studentised inside them and mapped through."""
+"""Increasing outermost functions and their inverses: intervals are studentised inside them and mapped
+through."""
 
 
 def _sum(f: Dual, g: Dual, sign: float) -> Dual:
@@ -71,7 +72,8 @@ _OPERATIONS: dict[str, Callable[..., Dual]] = {
 
 
 def evaluate(formula: Formula, ratios: Sequence[Array]) -> Dual:
-    """Value and gradient of ``formula`` at ``ratios`` (each of shape (..., L)), by forward-mode differentiation."""
+    """Value and gradient of ``formula`` at ``ratios`` (each of shape (..., L)), by forward-mode
+    differentiation."""
     head = formula[0]
     if head == "ratio":
         return ratios[formula[1]], {formula[1]: np.ones_like(ratios[formula[1]])}
@@ -90,7 +92,8 @@ def shifted(formula: Formula, offset: int) -> Formula:
 
 
 def split_monotone(formula: Formula) -> tuple[str | None, Formula]:
-    """``(name, inner)`` where the outermost function is increasing and has an inverse, else ``(None, formula)``."""
+    """``(name, inner)`` where the outermost function is increasing and has an inverse, else ``(None,
+    formula)``."""
     if formula[0] in MONOTONE:
         return formula[0], formula[1]
     return None, formula

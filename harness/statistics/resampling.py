@@ -1,8 +1,9 @@
 """Documents resampled with replacement, and studentised draws of smooth functions of their sums.
 
-The unit is the document: tokens of one article share its difficulty, so treating them as independent gives intervals
-that are too short. Every statistic in this package draws the *same* resamples for the same set of documents, which
-is what makes differences between layers, variants and models paired without any further care.
+The unit is the document: tokens of one article share its difficulty, so treating them as independent gives
+intervals that are too short. Every statistic in this package draws the *same* resamples for the same set of
+documents, which is what makes differences between layers, variants and models paired without any further
+care.
 
 Notation: D documents, L members of a family (1 for a single estimate), B resamples, K ratios.
 """
@@ -19,13 +20,16 @@ from harness.errors import MeasurementError
 from harness.statistics.formula import MONOTONE, Array, Formula, evaluate, shifted, split_monotone
 
 RESAMPLES = 1999
-"""B, such that (B + 1) * tail is a whole number for the usual tails (Davison and Hinkley 1997, section 4.2.5)."""
+"""B, such that (B + 1) * tail is a whole number for the usual tails (Davison and Hinkley 1997, section
+4.2.5)."""
 
 _NO_SPREAD = 1e-6
-"""A standard error below this part of its terms' own standard errors is rounding (the terms cancel exactly)."""
+"""A standard error below this part of its terms' own standard errors is rounding (the terms cancel
+exactly)."""
 
 _RARELY = 0.001
-"""A member of whose resamples more than this share have no spread at all cannot be studentised: it has no limits."""
+"""A member of whose resamples more than this share have no spread at all cannot be studentised: it has no
+limits."""
 
 _BLOCK = 50_000
 """Numbers in one block of resamples times members."""
@@ -106,7 +110,9 @@ class Smooth:
             if not np.isfinite(array).all():
                 bad = np.flatnonzero(~np.isfinite(array).all(axis=0))[0]
                 name = [d for stratum in self.sample.strata for d in stratum][bad]
-                raise MeasurementError(f"document {name} has a sum that is not a finite number; measure it again")
+                raise MeasurementError(
+                    f"document {name} has a sum that is not a finite number; measure it again"
+                )
 
     @cached_property
     def _split(self) -> tuple[str | None, Formula]:
@@ -114,7 +120,9 @@ class Smooth:
 
     @cached_property
     def _ratios(self) -> list[Array]:
-        return [a.sum(axis=1) / t.sum(axis=1) for a, t in zip(self.numerators, self.denominators, strict=True)]
+        return [
+            a.sum(axis=1) / t.sum(axis=1) for a, t in zip(self.numerators, self.denominators, strict=True)
+        ]
 
     @cached_property
     def inner(self) -> Array:
@@ -141,12 +149,15 @@ class Smooth:
 
     @cached_property
     def _columns(self) -> tuple[list[Array], list[tuple[int, int]]]:
-        """Centred columns e_k = a_k - r_k t_k and the distinct denominators, and where each ratio finds its two.
+        """Centred columns e_k = a_k - r_k t_k and the distinct denominators, and where each ratio finds its
+        two.
 
         Centring keeps the second moments below free of cancellation.
         """
-        columns: list[Array] = [a - r[:, None] * t for a, r, t in
-                                zip(self.numerators, self._ratios, self.denominators, strict=True)]
+        columns: list[Array] = [
+            a - r[:, None] * t
+            for a, r, t in zip(self.numerators, self._ratios, self.denominators, strict=True)
+        ]
         places, seen = [], dict[int, int]()
         for k, t in enumerate(self.denominators):
             if id(t) not in seen:
@@ -156,12 +167,15 @@ class Smooth:
         return columns, places
 
     def _moments(self, weights: Array) -> tuple[Array, Array, Array]:
-        """For weights (B, D): value, variance by the delta method, and the terms' own variance, each (B, L)."""
+        """For weights (B, D): value, variance by the delta method, and the terms' own variance, each (B,
+        L)."""
         columns, places = self._columns
         totals = [weights @ c.T for c in columns]  # (B, L or 1) each
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             shifts = [totals[e] / totals[t] for e, t in places]
-            value, gradient = evaluate(self._split[1], [r + d for r, d in zip(self._ratios, shifts, strict=True)])
+            value, gradient = evaluate(
+                self._split[1], [r + d for r, d in zip(self._ratios, shifts, strict=True)]
+            )
             # influence of document i = sum_c coefficient_c * column_ci
             coefficient: list[Array | float] = [0.0] * len(columns)
             for k, g in gradient.items():
@@ -183,7 +197,8 @@ class Smooth:
 
     @cached_property
     def _spread(self) -> tuple[Array, Array]:
-        """(L,) standard error, 0 where there is no spread at all, inf where it cannot be known; and its floor."""
+        """(L,) standard error, 0 where there is no spread at all, inf where it cannot be known; and its
+        floor."""
         _, variance, own = self._moments(np.ones((1, sum(self.sample.sizes))))
         se, floor = np.sqrt(variance[0]), _NO_SPREAD * np.sqrt(own[0])
         se = np.where(se <= floor, 0.0, se)
@@ -223,7 +238,9 @@ class Smooth:
 
     def take(self, rows: Sequence[int]) -> Smooth:
         """Some of the members, in the order given."""
-        arrays = {id(a): a if a.shape[0] == 1 else a[list(rows)] for a in (*self.numerators, *self.denominators)}
+        arrays = {
+            id(a): a if a.shape[0] == 1 else a[list(rows)] for a in (*self.numerators, *self.denominators)
+        }
         whole, places = self.origin or (self, tuple(range(self.members)))
         return Smooth(
             self.sample,
@@ -236,7 +253,8 @@ class Smooth:
 
     @cached_property
     def pairs(self) -> Smooth:
-        """All L (L - 1) / 2 differences of two members i < j on the inner scale, in the order of ``triu_indices``."""
+        """All L (L - 1) / 2 differences of two members i < j on the inner scale, in the order of
+        ``triu_indices``."""
         i, j = np.triu_indices(self.members, 1)
         if self.origin and list(self.origin[1]) == sorted(self.origin[1]):
             whole, rows = self.origin
