@@ -162,12 +162,12 @@ def check_config(config: dict[str, Any], name: str) -> None:
         headed = [architecture for architecture in architectures if "For" in architecture]
         if headed and not any(architecture.endswith("ForCausalLM") for architecture in headed):
             raise ModelError(f"{name} ({called}) is not a causal language model")
-        if "quantization_config" in config:
+        if config.get("quantization_config"):
             raise ModelError(
                 f"{name} is quantized for a special library: give its float weights or a .gguf file"
             )
         return
-    if "auto_map" in config:
+    if config.get("auto_map"):
         raise ModelError(f"{name} ({called}) needs code from its repository, and that is never run")
     if any(architecture.endswith(("ForCausalLM", "LMHeadModel")) for architecture in architectures):
         raise ModelError(f"{name} ({called}): family {kind!r} is not known; known are {', '.join(FAMILIES)}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import ModelError
+from harness.models.families import FAMILIES
 
 _MOST_HEADER_BYTES = 100_000_000  # the limit of the safetensors format itself
 
@@ -37,16 +38,16 @@ def read_safetensors(files: list[Path]) -> Stored:
     """
     weights: Counter[str] = Counter()
     for file in files:
-        for name, tensor in _safetensors_header(file).items():
+        for name, dtype, count in _safetensors_header(file):
             if not BUFFER.search(name):
-                weights[tensor["dtype"]] += math.prod(tensor["shape"])
+                weights[dtype] += count
     if not weights:
         raise ModelError(f"{files[0].name} holds no tensors")
     return Stored(weights.total(), weights.most_common(1)[0][0])
 
 
-def _safetensors_header(file: Path) -> dict[str, dict[str, Any]]:
-    """Tensor name -> dtype, shape, data_offsets.
+def _safetensors_header(file: Path) -> list[tuple[str, str, int]]:
+    """Name, storage type and number of elements of each tensor.
 
     A file is 8 bytes of length, that much JSON, then the data without gaps.
     """
@@ -67,8 +68,9 @@ def _safetensors_header(file: Path) -> dict[str, dict[str, Any]]:
         raw = stream.read(length)
     try:
         header = json.loads(raw)
-        tensors = {name: tensor for name, tensor in header.items() if name != "__metadata__"}
-        end = max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0)
+        entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
+        tensors = [(name, str(entry["dtype"]), math.prod(entry["shape"])) for name, entry in entries.items()]
+        end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
     except (ValueError, AttributeError, TypeError, LookupError) as error:
         raise ModelError(f"{file.name} is not a safetensors file: its header cannot be read") from error
     whole = 8 + length + end
@@ -80,8 +82,9 @@ def _safetensors_header(file: Path) -> dict[str, dict[str, Any]]:
     return tensors
 
 
-# GGUF architecture -> model_type, for the families whose GGUF files transformers can turn back into modules.
-_GGUF_FAMILIES = {name: name for name in ("gpt2", "llama", "mistral", "qwen2", "qwen3")}
+# GGUF architectures that transformers turns back into modules, by the names of their model_type; Mistral is filed
+# under llama.
+_GGUF_FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class GGUFFacts:
     """The metadata of a GGUF file, in the words of config.json."""
 
     config: dict[str, Any]
-    """model_type, num_hidden_layers, hidden_size, vocab_size."""
+    """model_type, vocab_size, num_local_experts, and depth and width under the keys of the family."""
     stored: Stored
 
 
@@ -116,26 +119,29 @@ def read_gguf(file: Path) -> GGUFFacts:
             raise ModelError(f"{file.name} has no {key} in its metadata, so its shape is unknown")
         return field.contents()
 
-    architecture = value("general.architecture")
-    family = _GGUF_FAMILIES.get(architecture)
-    if family is None:
+    family = value("general.architecture")
+    if family not in _GGUF_FAMILIES:
         known = ", ".join(_GGUF_FAMILIES)
         raise ModelError(
-            f"{file.name}: a GGUF file of architecture {architecture} cannot be measured (only {known})"
+            f"{file.name}: a GGUF file of architecture {family} cannot be measured (only {known})"
         )
-    name = reader.get_field("general.name")
-    if family == "llama" and name is not None and name.contents() == "mistral":
-        family = (
-            "mistral"  # llama.cpp files Mistral under llama, and transformers undoes it by this same rule
+    scaling = reader.get_field(f"{family}.rope.scaling.type")
+    if any(name == "rope_freqs.weight" for name, _, _ in tensors) or (
+        scaling and scaling.contents() != "none"
+    ):
+        # transformers (5.24) would drop the scaling and give other numbers without a word.
+        raise ModelError(
+            f"{file.name} scales its rotary positions, which is lost in loading; give safetensors"
         )
+    experts = reader.get_field(f"{family}.expert_count")
     by_type: Counter[str] = Counter()
-    for tensor_name, elements, kind in tensors:
-        if tensor_name != "rope_freqs.weight":
-            by_type[kind] += elements
+    for _, elements, kind in tensors:
+        by_type[kind] += elements
     config = {
         "model_type": family,
-        "num_hidden_layers": int(value(f"{architecture}.block_count")),
-        "hidden_size": int(value(f"{architecture}.embedding_length")),
-        "vocab_size": len(reader.fields["tokenizer.ggml.tokens"].data),
+        FAMILIES[family].depth_key: int(value(f"{family}.block_count")),
+        FAMILIES[family].width_key: int(value(f"{family}.embedding_length")),
+        "vocab_size": len(value("tokenizer.ggml.tokens")),
+        "num_local_experts": int(experts.contents()) if experts else 0,
     }
     return GGUFFacts(config, Stored(by_type.total(), by_type.most_common(1)[0][0]))

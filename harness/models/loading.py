@@ -110,11 +110,11 @@ def _load_weights(source: ModelSource, info: ModelInfo, dtype: torch.dtype) -> P
 
     place = snapshot(source)[0] if source.kind == "hub" else Path(source.location)
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": "sdpa", "output_loading_info": True}
+    options["ignore_mismatched_sizes"] = True  # then they come back by name, and `_check_outcome` refuses
     if source.kind == "gguf":
         place, options["gguf_file"] = place.parent, place.name
     else:
         options["use_safetensors"] = info.stored is not None  # only a pickle has no known storage type
-        options["ignore_mismatched_sizes"] = True  # then they come back by name, and `_check_outcome` refuses
         options["trust_remote_code"] = False
         options["local_files_only"] = True
     with quiet_transformers():
@@ -150,6 +150,11 @@ def _check_shape(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, inf
     if loaded != described:
         raise ModelError(
             f"{info.name} loads with (family, layers, d, vocabulary) {loaded}; its metadata says {described}"
+        )
+    if info.kind == "gguf" and model.num_parameters() != info.parameters:  # unknown tensors go without a word
+        raise ModelError(
+            f"{info.name} holds {info.parameters} weights, of which the loader took "
+            f"{model.num_parameters()}; give safetensors"
         )
     if tokenizer.vocab_size > rows:
         raise ModelError(

@@ -9,7 +9,7 @@ import difflib
 import importlib.util
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -64,7 +64,7 @@ def _smollm2_wheel(name: str) -> ModelSource:
     return ModelSource(name, "gguf", str(files[0]), note=note)
 
 
-# The paper pins no revision. These are the commits that `main` has pointed to since 2023 (GPT-2: since 2024).
+# The paper pins no revision; these are the commits that `main` names.
 _PAPER: dict[str, tuple[str, str]] = {
     "gpt2-medium": ("openai-community/gpt2-medium", "6dcaa7a952f72f9298047fd5137cd6e4f05f41da"),
     "gpt2-large": ("openai-community/gpt2-large", "32b71b12589c2f8d625668d2335a01cac3249519"),
@@ -94,7 +94,7 @@ def resolve_model(text: str, *, allow_pickle: bool = False) -> ModelSource:
         ModelError: `text` is none of the three, or its folder or wheel is not there.
     """
     if text in SHORT_NAMES:
-        return SHORT_NAMES[text]()
+        return replace(SHORT_NAMES[text](), allow_pickle=allow_pickle)
     if not text.strip():
         raise ModelError("--model names no model: give a short name, a folder, a .gguf file or a hub id")
     path = Path(text).expanduser()

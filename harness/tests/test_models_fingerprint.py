@@ -215,6 +215,7 @@ def test_a_truncated_shard_is_named(tmp_path: Path) -> None:
         (b"\xff" * 64, "is not a safetensors file"),
         (b"\x10" + b"\0" * 7 + b"{not json at all", "is not a safetensors file"),
         (b"\x0b" + b"\0" * 7 + b'{"a": [12]}', "is not a safetensors file"),
+        (b"\x0e" + b"\0" * 7 + b'{"a":{"dt": 1}}'[:14], "is not a safetensors file"),
         (b"\x02" + b"\0" * 7 + b"{}", "holds no tensors"),
         (b"\x02" + b"\0" * 7 + b"{}surplus", "has bytes after its last tensor"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "is not a safetensors file"),
