@@ -215,7 +215,7 @@ class Judgement:
         if status == INCONCLUSIVE and not estimate.undefined:
             needed = documents_needed(estimate, region, tail)
         shown = f"{found} {value} {interval}" if found else f"{value} {interval}"
-        why_open = _why_open(estimate, needed) if status == INCONCLUSIVE else ""
+        why_open = _why_open(estimate, words, needed) if status == INCONCLUSIVE else ""
         said = "" if found else f" is {'' if status == SUPPORTED else 'not '}{words}"
         reason = f"{shown}: {why_open}" if why_open else f"{shown}{said}"
         effect = _smallest_effect(estimate, region, tail)
@@ -265,18 +265,19 @@ def _smallest_effect(estimate: Estimate | Bound, region: _Region, tail: float) -
     return _finite(max(sides, default=0.0))
 
 
-def _why_open(estimate: Estimate | Bound, needed: int | None) -> str:
+def _why_open(estimate: Estimate | Bound, words: str, needed: int | None) -> str:
     """Why a verdict is inconclusive, and what would settle it."""
     n = estimate.documents
     if estimate.undefined:
         return estimate.undefined
     if n < MIN_DOCUMENTS:
         return f"{n} documents are too few, a verdict needs at least {MIN_DOCUMENTS}"
+    if not all(math.isfinite(end) for end in estimate.limits(0.025)):
+        return f"the resamples of {n:,} documents give no limit: hardly any document differs from 0"
     if needed is None:
-        return (
-            f"on the threshold as measured ({n:,} documents), which no number of documents is sure to settle"
-        )
-    return f"too wide to say; about {needed:,} documents would settle it ({n:,} measured)"
+        on = "sits on the threshold, which no number of documents is sure to settle"
+        return f"too wide to say whether {words}; the estimate {on} ({n:,} measured)"
+    return f"too wide to say whether {words}; about {needed:,} documents would settle it ({n:,} measured)"
 
 
 def combine(parts: Sequence[Verdict]) -> Verdict:
