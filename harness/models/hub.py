@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.errors import ModelError
 from harness.models.files import TOKENIZER_FILES, read_folder, weight_entry
+from harness.models.quiet import first_line
 from harness.models.sources import ModelSource
 
 
@@ -18,9 +19,13 @@ def snapshot(source: ModelSource) -> tuple[Path, str]:
         ModelError: the hub cannot be reached, or has no such model, revision or safe weights, or it is gated.
     """
     from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
 
     incomplete: ModelError | None = None
-    config = try_to_load_from_cache(source.location, "config.json", revision=source.revision)
+    try:
+        config = try_to_load_from_cache(source.location, "config.json", revision=source.revision)
+    except HFValidationError as error:
+        raise ModelError(f"{source.location} is neither a folder here nor a possible hub id") from error
     if isinstance(config, str):  # else None, or a mark that the hub has no such file
         folder = Path(config).parent  # not resolved: the file is a link into the store of blobs
         try:
@@ -60,13 +65,9 @@ def _download(source: ModelSource, incomplete: ModelError | None) -> Path:
             "(if it is a private one, run `hf auth login`)"
         ) from error
     except (OfflineModeIsEnabled, LocalEntryNotFoundError, HfHubHTTPError, HTTPError, OSError) as error:
-        cached = (
-            f"its copy in the local cache will not do ({incomplete})"
-            if incomplete
-            else "it is not in the local cache"
-        )
+        cached = f"whose cached copy will not do ({incomplete})" if incomplete else "not in the local cache"
         raise ModelError(
-            f"{model} is no folder here, {cached}, and the Hugging Face hub cannot be reached: "
+            f"{model} is no folder here, {cached}, and could not be downloaded ({first_line(error)}): "
             "connect to the network, or give a folder or .gguf file"
         ) from error
 

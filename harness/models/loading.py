@@ -13,9 +13,9 @@ from harness.models.anatomy import Anatomy
 from harness.models.fingerprint import ModelInfo
 from harness.models.headers import BUFFER
 from harness.models.hub import snapshot
-from harness.models.quiet import quiet_transformers
+from harness.models.quiet import first_line, quiet_transformers
 from harness.models.sources import ModelSource
-from harness.models.tokenizer import first_line, load_tokenizer
+from harness.models.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -1,4 +1,4 @@
-"""Loading without the bars and advice that transformers prints; what matters is raised as an error."""
+"""Libraries kept to the point: no bars and no advice while loading, one line of an error."""
 
 from __future__ import annotations
 
@@ -22,3 +22,9 @@ def quiet_transformers() -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
+
+
+def first_line(error: BaseException) -> str:
+    """A library's message cut to one line of at most 200 characters."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:200]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import ModelError
 from harness.models.hub import snapshot
+from harness.models.quiet import first_line, quiet_transformers
 from harness.models.sources import ModelSource
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     """
     from transformers import AutoTokenizer
 
-    from harness.models.quiet import quiet_transformers
-
     place = Path(source.location)
     if source.kind == "hub":
         place, _ = snapshot(source)
@@ -35,9 +34,3 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
             return AutoTokenizer.from_pretrained(place, trust_remote_code=False, local_files_only=True)
         except Exception as error:  # transformers has no base class for what a damaged file can raise
             raise ModelError(f"{source.name}: its tokenizer cannot be loaded: {first_line(error)}") from error
-
-
-def first_line(error: BaseException) -> str:
-    """A library's message cut to one line of at most 200 characters."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:200]

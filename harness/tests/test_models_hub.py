@@ -138,7 +138,7 @@ def test_a_cache_that_lacks_a_part_is_completed(hub: Hub) -> None:
     assert snapshot(resolve_model("owner/tiny"))[1] == NEW
     hub.answer = None
     message = refusal(resolve_model("owner/tiny@main"))
-    assert "its copy in the local cache will not do (owner/tiny has no tokenizer" in message
+    assert "whose cached copy will not do (owner/tiny has no tokenizer" in message
 
 
 def test_a_model_with_only_pickles_is_refused_before_it_is_downloaded(hub: Hub, tmp_path: Path) -> None:
@@ -165,13 +165,10 @@ def failed(kind: Callable[..., Exception]) -> Exception:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (
-            None,
-            "the Hugging Face hub cannot be reached: connect to the network, or give a folder or .gguf file",
-        ),
-        (failed(errors.HfHubHTTPError), "the Hugging Face hub cannot be reached"),
-        (errors.HTTPError("no route"), "the Hugging Face hub cannot be reached"),
-        (OSError("no route"), "the Hugging Face hub cannot be reached"),
+        (None, "not in the local cache, and could not be downloaded (offline): connect to the network, or"),
+        (failed(errors.HfHubHTTPError), "could not be downloaded (went)"),
+        (errors.HTTPError("no route"), "could not be downloaded (no route)"),
+        (OSError("disk full"), "could not be downloaded (disk full)"),
         (
             failed(errors.RepositoryNotFoundError),
             "neither a folder here nor a public model on the Hugging Face hub",
@@ -183,3 +180,7 @@ def failed(kind: Callable[..., Exception]) -> Exception:
 def test_every_failure_of_the_hub_has_its_remedy(answer: Exception | None, message: str, hub: Hub) -> None:
     hub.answer = answer
     assert message in refusal(resolve_model("owner/tiny@v9"))
+
+
+def test_an_impossible_id_is_refused(hub: Hub) -> None:
+    assert "nor a possible hub id" in refusal(resolve_model("owner/a--b"))
