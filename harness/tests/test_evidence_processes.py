@@ -209,5 +209,12 @@ def test_waiting_is_told(tmp_path):
 
 
 def test_one_thread_may_lock_again_through_another_store(tmp_path):
-    with Store(tmp_path / "evidence").lock(KEY), Store(tmp_path / "evidence").lock(KEY):
-        Store(tmp_path / "evidence").put(Record("e", {}, {}, {}))
+    code = """
+import sys
+from harness.evidence import Record, Store
+with Store(sys.argv[1]).lock(sys.argv[2]), Store(sys.argv[1]).lock(sys.argv[2]):
+    Store(sys.argv[1]).put(Record("e", {}, {}, {}))
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "evidence"), KEY]
+    subprocess.run(command, check=True, timeout=60)  # in a child: a deadlock would be for ever
+    assert Store(tmp_path / "evidence").get(KEY) == Record("e", {}, {}, {})
