@@ -177,9 +177,15 @@ _MOMENTS = ("mean_x", "mean_y", "cxx_", "cxy_", "cyy_")
 
 
 def _shrink(s: Tensor, lam: float) -> Tensor:
-    """1/(s + λ) for the eigenvalues s (d,) of C_xx, and 0 where s is rounding: nothing was observed there."""
-    noise = s.max() * len(s) * torch.finfo(s.dtype).eps
-    return torch.where(s > noise, 1 / (s + lam), 0.0)
+    """1/(s + λ) for the eigenvalues s (d,) of C_xx; without a penalty, 0 where s is only rounding.
+
+    Rows come from float32 passes: a direction narrower than float32's rounding of the widest one was not seen,
+    and 1/s there would turn rounding into weights of a million.
+    """
+    if lam > 0:
+        return 1 / (s.clamp(min=0) + lam)
+    rounding = s.max() * len(s) * torch.finfo(torch.float32).eps ** 2
+    return torch.where(s > rounding, 1 / s, 0.0)
 
 
 class Candidate(NamedTuple):

@@ -51,7 +51,7 @@ def test_shapes(name: str) -> None:
 
 
 def test_how_blocks_and_mlps_are_called(name: str) -> None:
-    """The engine relies on it: the stream first and by position, a tensor back, shared arguments of batch 1."""
+    """The engine relies on it: the stream first and by position, a tensor back, arguments of batch 1."""
     model = tiny_model(name)
     it = Anatomy.of(model)
     calls: list[tuple[nn.Module, tuple[Any, ...], dict[str, Any], Any]] = []
@@ -74,8 +74,8 @@ def test_how_blocks_and_mlps_are_called(name: str) -> None:
         assert h.shape == y.shape == args[0].shape == (3, 9, WIDTH)
         assert mlp_kwargs == {}
         assert len(mlp_args) == 1
-        assert mlp_args[0] is normed  # the MLP's input is the norm's output, nothing in between
-        assert torch.equal(norm_args[0], args[0]) == it.parallel  # it reads what attention reads
+        assert mlp_args[0] is normed  # nothing between norm and MLP
+        assert torch.equal(norm_args[0], args[0]) == it.parallel
         assert not kwargs.get("use_cache")
         assert kwargs.get("cache") is None
         # Only a mask may have one entry a window; position embeddings serve any batch.
