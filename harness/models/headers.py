@@ -82,7 +82,7 @@ def _safetensors_header(file: Path) -> list[tuple[str, str, int]]:
     return tensors
 
 
-# GGUF architectures that transformers turns back into modules, each named as its model_type (Mistral as llama).
+# GGUF architectures that transformers turns back into modules, named as their model_type (Mistral as llama).
 _GGUF_FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
 
 
