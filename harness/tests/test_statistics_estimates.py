@@ -31,7 +31,7 @@ def sums(seed, D=60, **named):
 
 
 def naive_t(columns, tokens, value, influence):
-    """Bootstrap-t draws, document lists spelled out: for every resample the value, its standard error, and t."""
+    """Bootstrap-t draws with the resampled documents spelled out: the value, its standard error, and t."""
     D = len(tokens)
     theta, draws = value(columns, tokens), []
     for weights in multiplicities((D,), 0):
@@ -53,7 +53,10 @@ def test_interval_of_a_cost_is_the_naive_bootstrap_t_mapped_through_expm1():
     s, tokens = skewed(0)
     estimate = DocumentSums(ids(60), tokens, {"a": s}).cost("a")
     theta, se, draws = naive_t(
-        s[None], tokens, lambda c, t: c[0].sum() / t.sum(), lambda c, t: (c[0] - c[0].sum() / t.sum() * t) / t.sum()
+        s[None],
+        tokens,
+        lambda c, t: c[0].sum() / t.sum(),
+        lambda c, t: (c[0] - c[0].sum() / t.sum() * t) / t.sum(),
     )
     assert estimate.value == pytest.approx(np.expm1(theta), rel=1e-12)
     assert estimate.se == pytest.approx(np.exp(theta) * se, rel=1e-10)
@@ -133,7 +136,9 @@ def test_a_difference_with_itself_is_zero_without_spread():
 
 def test_a_ratio_is_undefined_where_its_denominator_may_be_zero():
     s, tokens = skewed(7)
-    data = DocumentSums(ids(60), tokens, {"a": s, "sure": s + tokens, "unsure": s - s.sum() / tokens.sum() * tokens})
+    data = DocumentSums(
+        ids(60), tokens, {"a": s, "sure": s + tokens, "unsure": s - s.sum() / tokens.sum() * tokens}
+    )
     ratio = data.ratio("a", "sure")
     assert not ratio.undefined
     assert ratio.value == pytest.approx(s.sum() / (s + tokens).sum())
