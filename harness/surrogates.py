@@ -179,7 +179,7 @@ _MOMENTS = ("mean_x", "mean_y", "cxx_", "cxy_", "cyy_")
 def _shrink(s: Tensor, lam: float) -> Tensor:
     """1/(s + λ) for the eigenvalues s (d,) of C_xx; without a penalty, 0 where s is only rounding.
 
-    Rows come from float32 passes: a direction narrower than float32's rounding of the widest one was not seen,
+    Rows come from float32 passes: a direction narrower than the rounding of the widest one was not seen,
     and 1/s there would turn rounding into weights of a million.
     """
     if lam > 0:
