@@ -54,8 +54,7 @@ class ArgSet:
         return "" if self.family.known.all() else self.family.why_undefined
 
     def members(self, level: float = 0.95) -> tuple[Hashable, ...]:
-        """Members not surely worse than the best; the true best is among them with probability ``level`` at
-        least."""
+        """Members not surely worse than the best; they hold the true best with probability ``level``."""
         tail = (1 - level) / 2  # as for every other one-sided statement of an interval of this level
         L = len(self.family)
         keep = []
@@ -150,8 +149,7 @@ class Advantage(Bound):
         return self._out(float(low)), self._out(float(high))
 
     def _critical_values(self, tail: float) -> tuple[Array, Array, Array, Array]:
-        """Leads of inside (n) over outside (m) members with standard errors, and the critical values (m,)
-        and (n,)."""
+        """Leads (n, m) of inside over outside members, standard errors, critical values (m,) and (n,)."""
         if tail not in self._cache:
             difference, se, t = self.argset.lead(list(self.inside), list(self.outside))
             self._cache[tail] = (difference, se, _critical(t, tail), _critical(-t.transpose(0, 2, 1), tail))

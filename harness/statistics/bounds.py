@@ -1,5 +1,4 @@
-"""Counts, shares, maxima, minima and medians over layers: bounded by what is sure about the layers, never
-resampled.
+"""Counts, shares, maxima, minima, medians over layers: bounded by what is sure of the layers, not resampled.
 
 A percentile interval for a maximum over tied layers covers 21 to 38 %, and a bootstrapped share whose truth
 is exactly the threshold is refuted 42 % of the time. Here every limit is a closed test (Goeman, Meijer,
@@ -137,8 +136,7 @@ class CountBound(_OfFamily):
         )
 
     def _sure(self, side: int, tail: float, scale: float, power: float, *, strict: bool) -> int:
-        """How many members at least lie below the threshold (``side`` +1) or above it (-1), by closed
-        testing."""
+        """How many members surely lie below the threshold (``side`` +1) or above it (-1)."""
         smooth = self.family.smooth
         margin = side * (smooth.inward(self.threshold) - smooth.inner)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -153,8 +151,7 @@ class CountBound(_OfFamily):
 
 
 def simes_count(p: Array, tail: float) -> int:
-    """The largest m such that every set of L - m + 1 of the L hypotheses is rejected by Simes' test at
-    ``tail``."""
+    """The largest m such that Simes' test rejects every set of L - m + 1 of the L p-values at ``tail``."""
     L = len(p)
     i, m = np.arange(1, L + 1)[:, None], np.arange(1, L + 1)[None, :]
     rejected = (i >= m) & (np.sort(p)[:, None] * (L - m + 1) <= (i - m + 1) * tail * (1 + 1e-12))

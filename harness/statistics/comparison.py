@@ -15,8 +15,7 @@ from harness.statistics.estimates import Estimate, quantile_pair
 from harness.statistics.formula import Array
 
 TOLERANCE = 1e-4
-"""Differences up to this (0.01 percentage points of a cost) are float32 rounding on another machine, not a
-change."""
+"""Differences up to this (0.01 points of a cost) are float32 rounding on another machine, not a change."""
 
 _FEW = 10
 """Where fewer draws than this lie beyond, Student's t continues their tail. Many comparisons held together
@@ -116,8 +115,7 @@ def _bounded(now: Bound, then: Bound, direction: int, refit_variance: float) -> 
 
 
 def _student(documents: int) -> tuple[Callable[[float], float], Callable[[float], float]]:
-    """P(t > x) and the upper quantile of a tail, for Student's t with one degree of freedom fewer than
-    documents."""
+    """P(t > x), and the upper quantile of a tail, for Student's t with documents - 1 degrees of freedom."""
     from scipy.special import stdtr, stdtrit  # here, because only runs with a baseline need it
 
     freedom = max(1, documents - 1)

@@ -23,8 +23,7 @@ def quantile_pair(t: Array, tail: float) -> tuple[Array, Array]:
 
 
 def ends(smooth: Smooth, below: Array | float, above: Array | float) -> Array:
-    """(L, 2) limits ``below`` and ``above`` the values on the inner scale, mapped outward; inf - inf means
-    no limit."""
+    """(L, 2) limits ``below`` and ``above`` the inner values, mapped outward; inf - inf is no limit."""
     inner = smooth.inner
     with np.errstate(invalid="ignore"):
         lower, upper = inner - below, inner + above
@@ -33,16 +32,14 @@ def ends(smooth: Smooth, below: Array | float, above: Array | float) -> Array:
 
 
 def reach(se: Array, quantile: Array | float) -> Array:
-    """se * quantile, where no spread means no reach whatever the quantile, and an unknown spread an
-    infinite one."""
+    """se * quantile; without spread 0 whatever the quantile, with an unknown spread infinite."""
     with np.errstate(invalid="ignore"):
         return np.where(se == 0, 0.0, np.where(np.isinf(se), np.inf, se * quantile))
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A smooth function of ratios of per-document sums. Arithmetic keeps documents paired where the ids are
-    equal."""
+    """A smooth function of ratios of per-document sums; arithmetic keeps equal documents paired."""
 
     smooth: Smooth
     """Sums, formula and resampling; one member."""
@@ -75,8 +72,7 @@ class Estimate:
         return low, high
 
     def limits(self, tail: float, *, scale: float = 1.0, power: float = 0.0) -> tuple[float, float]:
-        """One-sided limits at ``tail`` each, with half-widths times ``scale`` and ``power`` standard errors
-        added."""
+        """One-sided limits at ``tail`` each; for ``scale`` and ``power`` see ``Bound.limits``."""
         q_low, q_high = quantile_pair(self.smooth.t, tail)
         se = self.smooth.se * scale
         low, high = ends(self.smooth, reach(se, q_high + power), reach(se, power - q_low))[0]

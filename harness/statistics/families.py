@@ -26,8 +26,7 @@ from harness.statistics.resampling import Smooth
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """L members (layers), each the same smooth function of its own per-document sums, on the same
-    documents."""
+    """L members (layers): one smooth function of each one's per-document sums, on the same documents."""
 
     names: tuple[Hashable, ...]
     """Names of the members, mostly layer numbers."""
@@ -75,8 +74,7 @@ class Family:
         )
 
     def only(self, names: Iterable[Hashable]) -> Family:
-        """The family of these members alone, in its own order; fewer members have narrower simultaneous
-        limits."""
+        """The family of these members alone; fewer members have narrower simultaneous limits."""
         chosen = sorted({self._index(name) for name in names})
         if not chosen:
             raise MeasurementError(
@@ -130,10 +128,10 @@ class Family:
     # ---- limits
 
     def interval(self, level: float = 0.95) -> Array:
-        """(L, 2) simultaneous intervals: with probability ``level`` all of them cover at once; nan where
-        undefined.
+        """(L, 2) simultaneous intervals: all of them cover at once with probability ``level``.
 
-        The tails have a critical value each, as a family skewed to one side need not be wide on the other.
+        Members without a defined value have nan. The two tails have a critical value each, as a family
+        that is skewed to one side need not be wide on the other.
         """
         t, tail = self.smooth.t[:, self.known], (1 - level) / 2
         if not t.shape[1]:
@@ -155,8 +153,7 @@ class Family:
         return np.sort(self.smooth.t.T, axis=1)
 
     def exceedance(self, sign: int, z: Array, *, or_equal: bool) -> Array:
-        """(L,) p-values (1 + number of draws with sign * t >= z) / (B + 1), or > z where equality does not
-        count."""
+        """(L,) p-values (1 + number of draws with sign * t >= z) / (B + 1), or > z without ``or_equal``."""
         draws = self._ordered if sign > 0 else -self._ordered[:, ::-1]
         B = draws.shape[1]
         side: Literal["left", "right"] = "left" if or_equal else "right"
@@ -164,8 +161,7 @@ class Family:
         return (1 + np.array(beyond)) / (B + 1)
 
     def quantiles(self, sign: int, tails: Array) -> Array:
-        """(J, L) each member's upper quantiles of sign * t at ``tails`` (J,); infinite where B draws cannot
-        tell."""
+        """(J, L) upper quantiles of sign * t at ``tails`` (J,); infinite where B draws cannot tell."""
         draws = self._ordered if sign > 0 else -self._ordered[:, ::-1]
         B = draws.shape[1]
         rank = np.floor((B + 1) * tails + 1e-9).astype(int)
@@ -237,8 +233,7 @@ def family(
     unit: str = "nats",
     seed: int = 0,
 ) -> Family:
-    """Per-token means (or another ``formula`` of them) of ``sums`` (L, D) over documents with ``tokens``
-    (D,)."""
+    """Per-token means, or another ``formula`` of them: ``sums`` (L, D), ``tokens`` (D,)."""
     data = DocumentSums(tuple(documents), tokens, {"sums": sums}, seed)
     return Family(tuple(names), data.smooth(["sums"], formula or ["ratio", 0]), data.total_tokens, unit)
 

@@ -3,7 +3,7 @@
 A formula is a nested list, the same in memory and in JSON:
 
     ["ratio", k]          the k-th ratio of per-document sums, r_k = sum_i a_ki / sum_i t_ki
-    ["constant", x]       a number, or one number a member of a family
+    ["constant", x]       a number
     ["expm1", f], ["exp", f], ["log", f]
     ["+", f, g], ["-", f, g], ["*", f, g], ["/", f, g]
     ["mean", f, g, ...]

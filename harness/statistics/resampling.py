@@ -2,8 +2,7 @@
 
 The unit is the document: tokens of one article share its difficulty, so treating them as independent gives
 intervals that are too short. Every statistic in this package draws the *same* resamples for the same set of
-documents, which is what makes differences between layers, variants and models paired without any further
-care.
+documents, which is what makes differences between layers, variants and models paired.
 
 Notation: D documents, L members of a family (1 for a single estimate), B resamples, K ratios.
 """
@@ -20,16 +19,14 @@ from harness.errors import MeasurementError
 from harness.statistics.formula import MONOTONE, Array, Formula, evaluate, shifted, split_monotone
 
 RESAMPLES = 1999
-"""B, such that (B + 1) * tail is a whole number for the usual tails (Davison and Hinkley 1997, section
-4.2.5)."""
+"""B, such that (B + 1) * tail is a whole number for the usual tails (Davison and Hinkley 1997)."""
 
 _NO_SPREAD = 1e-6
-"""A standard error below this part of its terms' own standard errors is rounding (the terms cancel
-exactly)."""
+"""A standard error below this part of its terms' own standard errors is rounding: the terms cancel."""
 
-_RARELY = 0.001
-"""A member of whose resamples more than this share have no spread at all cannot be studentised: it has no
-limits."""
+_RARELY = 0.01
+"""A member of whose resamples more than this share lack any spread cannot be studentised: it has no limits.
+Fewer such resamples count as infinitely far out."""
 
 _BLOCK = 50_000
 """Numbers in one block of resamples times members."""
@@ -149,8 +146,7 @@ class Smooth:
 
     @cached_property
     def _columns(self) -> tuple[list[Array], list[tuple[int, int]]]:
-        """Centred columns e_k = a_k - r_k t_k and the distinct denominators, and where each ratio finds its
-        two.
+        """Columns e_k = a_k - r_k t_k, then the distinct denominators; and where each ratio finds its two.
 
         Centring keeps the second moments below free of cancellation.
         """
@@ -167,8 +163,7 @@ class Smooth:
         return columns, places
 
     def _moments(self, weights: Array) -> tuple[Array, Array, Array]:
-        """For weights (B, D): value, variance by the delta method, and the terms' own variance, each (B,
-        L)."""
+        """For weights (B, D): value, delta-method variance, and that of the terms alone, each (B, L)."""
         columns, places = self._columns
         totals = [weights @ c.T for c in columns]  # (B, L or 1) each
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -197,8 +192,7 @@ class Smooth:
 
     @cached_property
     def _spread(self) -> tuple[Array, Array]:
-        """(L,) standard error, 0 where there is no spread at all, inf where it cannot be known; and its
-        floor."""
+        """(L,) standard error (0 without spread, inf where it cannot be known) and its floor."""
         _, variance, own = self._moments(np.ones((1, sum(self.sample.sizes))))
         se, floor = np.sqrt(variance[0]), _NO_SPREAD * np.sqrt(own[0])
         se = np.where(se <= floor, 0.0, se)
@@ -253,8 +247,7 @@ class Smooth:
 
     @cached_property
     def pairs(self) -> Smooth:
-        """All L (L - 1) / 2 differences of two members i < j on the inner scale, in the order of
-        ``triu_indices``."""
+        """All differences of two members i < j on the inner scale, in the order of ``triu_indices``."""
         i, j = np.triu_indices(self.members, 1)
         if self.origin and list(self.origin[1]) == sorted(self.origin[1]):
             whole, rows = self.origin
