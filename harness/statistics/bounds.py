@@ -15,8 +15,8 @@ needs only each layer's own limit, that of the minimum (m = 1, k = L) pays for a
 
 Simes' inequality holds for positively dependent statistics (Benjamini and Yekutieli 2001; Sarkar 1998),
 which layers evaluated on the same documents are; it fails by very little otherwise. Reading counts off the
-simultaneous max-t intervals is valid too, but supports fewer true statements: ``python -m
-harness.statistics.calibration`` shows both.
+simultaneous max-t intervals is valid too, but supports fewer true statements (77 against 89 % for a share of
+22/24 against 70 % with 60 documents; ``harness.statistics.calibration`` shows both).
 """
 
 from __future__ import annotations
