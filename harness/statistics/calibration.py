@@ -3,7 +3,7 @@
     python -m harness.statistics.calibration                          # the full table, some minutes
     python -m harness.statistics.calibration --simulations 100 --documents 60
 
-The world: delta NLL of a token is the layer's true mean, plus an effect of its document, plus noise of its own.
+The world: delta NLL of a token is the mean of its layer, an effect of its document, and noise of its own.
 
 - Document effects are skewed to the right (a standardized gamma of shape 2) and correlate between layers by
   0.5: an article that is hard for one layer is hard for others.
