@@ -171,11 +171,11 @@ class Judgement:
     def lies_in(self, names: Iterable[Hashable]) -> Verdict:
         """For the cheapest or dearest layer: it is one of ``names``."""
         inside = tuple(dict.fromkeys(names))
-        return self._which(inside, f"in layers {ranges(inside)}")
+        return self._which(inside, f"lies in layers {ranges(inside)}")
 
     def is_exactly(self, name: Hashable) -> Verdict:
         """For the cheapest or dearest layer: it is ``name`` and no other."""
-        return self._which((name,), f"layer {name}")
+        return self._which((name,), f"is layer {name}")
 
     def _which(self, inside: Sequence[Hashable], words: str) -> Verdict:
         """A layer's name has no interval; the lead of the layers named over all others has, and is judged."""
@@ -215,7 +215,11 @@ class Judgement:
         if status == INCONCLUSIVE and not estimate.undefined:
             needed = documents_needed(estimate, region, tail)
         shown = f"{found} {value} {interval}" if found else f"{value} {interval}"
-        why_open = _why_open(estimate, words, needed) if status == INCONCLUSIVE else ""
+        why_open = (
+            _why_open(estimate, "" if found else f" whether {words}", needed)
+            if status == INCONCLUSIVE
+            else ""
+        )
         said = "" if found else f" is {'' if status == SUPPORTED else 'not '}{words}"
         reason = f"{shown}: {why_open}" if why_open else f"{shown}{said}"
         effect = _smallest_effect(estimate, region, tail)
@@ -265,7 +269,7 @@ def _smallest_effect(estimate: Estimate | Bound, region: _Region, tail: float) -
     return _finite(max(sides, default=0.0))
 
 
-def _why_open(estimate: Estimate | Bound, words: str, needed: int | None) -> str:
+def _why_open(estimate: Estimate | Bound, question: str, needed: int | None) -> str:
     """Why a verdict is inconclusive, and what would settle it."""
     n = estimate.documents
     if estimate.undefined:
@@ -276,8 +280,8 @@ def _why_open(estimate: Estimate | Bound, words: str, needed: int | None) -> str
         return f"the resamples of {n:,} documents give no limit: hardly any document differs from 0"
     if needed is None:
         on = "sits on the threshold, which no number of documents is sure to settle"
-        return f"too wide to say whether {words}; the estimate {on} ({n:,} measured)"
-    return f"too wide to say whether {words}; about {needed:,} documents would settle it ({n:,} measured)"
+        return f"too wide to say{question}; the estimate {on} ({n:,} measured)"
+    return f"too wide to say{question}; about {needed:,} documents would settle it ({n:,} measured)"
 
 
 def combine(parts: Sequence[Verdict]) -> Verdict:

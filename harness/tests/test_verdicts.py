@@ -187,7 +187,7 @@ def test_the_cheapest_layer_is_judged_by_its_lead():
     family = layers([0.05, 0.01, 0.012, 0.06], noise=1.0)
     inside = judge(family.cheapest()).lies_in([1, 2])
     assert inside.status == SUPPORTED
-    assert inside.predicate == "in layers 1-2"
+    assert inside.predicate == "lies in layers 1-2"
     assert "not surely worse: 1-2" in inside.reason
     assert "lead of 1-2 over all others" in inside.reason
     assert judge(family.cheapest()).lies_in([0, 3]).status == REFUTED
