@@ -147,7 +147,7 @@ def test_a_comparison_is_plain_json():
     assert json.loads(json.dumps(comparison, allow_nan=False)) == comparison
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.floats(0, 0.2), min_size=1, max_size=12), st.sampled_from([0.05, 0.2]))
 def test_holm_is_statsmodels_holm(p, alpha):
     assert holm(p, alpha) == multipletests(p, alpha=alpha, method="holm")[0].tolist()

@@ -153,9 +153,8 @@ def test_simes_count_is_closed_testing_over_all_subsets(p):
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(st.floats(0, 1), st.floats(0, 0.02)), min_size=2, max_size=30))
-def test_simes_count_finds_at_least_what_hommel_and_holm_reject(p):
-    for method in ("hommel", "holm"):
-        assert simes_count(np.array(p), 0.05) >= multipletests(p, alpha=0.05, method=method)[0].sum()
+def test_simes_count_finds_at_least_what_hommel_rejects(p):
+    assert simes_count(np.array(p), 0.05) >= multipletests(p, alpha=0.05, method="hommel")[0].sum()
 
 
 @settings(max_examples=8, deadline=None)
