@@ -41,10 +41,10 @@ def _on_hub(name: str, repository: str, commit: str) -> ModelSource:
     return ModelSource(name, "hub", repository, commit)
 
 
-def _embedded(name: str) -> ModelSource:
-    folder = _EMBEDDED / name
+def _embedded(name: str, kind: str) -> ModelSource:
+    folder = _EMBEDDED / kind
     if not folder.is_dir():
-        raise ModelError(f"{name}: this installation has no fixtures/embedded/{name}; reinstall wanamaker")
+        raise ModelError(f"{name}: this installation has no fixtures/embedded/{kind}; reinstall wanamaker")
     return ModelSource(name, "directory", str(folder), note="small model trained for these tests")
 
 
@@ -79,8 +79,8 @@ PAPER_MODELS: tuple[str, ...] = tuple(_PAPER)
 SHORT_NAMES: dict[str, Callable[[], ModelSource]] = {
     **{name: partial(_on_hub, name, *place) for name, place in _PAPER.items()},
     "smollm2-135m": partial(_smollm2_wheel, "smollm2-135m"),
-    "embedded-gpt2": partial(_embedded, "embedded-gpt2"),
-    "embedded-gpt-neox": partial(_embedded, "embedded-gpt-neox"),
+    "embedded-gpt2": partial(_embedded, "embedded-gpt2", "gpt2"),
+    "embedded-gpt-neox": partial(_embedded, "embedded-gpt-neox", "gpt_neox"),
 }
 """Short name -> how to find it (a call, because a wheel or a folder may be absent)."""
 
