@@ -5,6 +5,8 @@ paired by document. The embedded pair (equal but for the sequential or parallel 
 comparison that a run without a network can make.
 """
 
+import itertools
+
 from harness.plugin import claim
 
 from .test_near_linearity import CATASTROPHIC
@@ -49,6 +51,6 @@ def test_gpt2_is_cheaper_than_neox_of_like_size(sweeps, judge):
 @claim("scaling-median-monotone-pythia")
 def test_the_median_cost_falls_with_size(sweeps, judge):
     pythia = sweeps.of_family("gpt_neox", at_least=2)
-    for small, large in zip(pythia, pythia[1:], strict=False):
+    for small, large in itertools.pairwise(pythia):
         drop = small.cost.only(small.layers[1:]).median() - large.cost.only(large.layers[1:]).median()
         judge(drop, f"median of {small.model} less {large.model}").above(0)

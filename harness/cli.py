@@ -32,9 +32,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Read RUN/report.json and write RUN/report.md beside it. Nothing is measured again.",
     )
     report.add_argument("run", type=Path, metavar="RUN", help="a run's folder, or its report.json")
-    report.add_argument(
-        "--format", choices=["md"], default="md", help="what to render (default: md, Markdown)"
-    )
+    report.add_argument("--format", choices=["md"], default="md", help="what to render (default: md, Markdown)")
     return parser
 
 

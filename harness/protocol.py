@@ -6,6 +6,7 @@ A protocol is one set of knobs, not a fork of the code; a budget is a set of siz
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
 from harness.errors import WanamakerError
 
@@ -110,12 +111,11 @@ def parse_budget(text: str) -> Budget:
             budget = replace(budget, variants=tuple(v for v in CONTROLS if v in chosen))
             continue
         if size not in _SIZES:
-            raise WanamakerError(
-                f"--budget: no size {size!r}; a budget has {', '.join(_SIZES)} and variants (a+b+c)"
-            )
+            raise WanamakerError(f"--budget: no size {size!r}; a budget has {', '.join(_SIZES)} and variants (a+b+c)")
         if not number.isdecimal() or int(number) < 1:
             raise WanamakerError(f"--budget: {size}={number!r} is not a positive whole number")
-        budget = replace(budget, **{size: int(number)})
+        sizes: dict[str, Any] = {size: int(number)}
+        budget = replace(budget, **sizes)
     if budget.context < 2:
         raise WanamakerError("--budget: context must be at least 2, a token and its target")
     return replace(budget, name=text.replace(" ", "")) if overrides else budget

@@ -105,9 +105,7 @@ def stream_mlps(
 
 
 @torch.no_grad()
-def base_pass(
-    subject: Subject, ids: Tensor, lengths: Tensor, layers: Sequence[int] | None = None
-) -> BasePass:
+def base_pass(subject: Subject, ids: Tensor, lengths: Tensor, layers: Sequence[int] | None = None) -> BasePass:
     """Run the unchanged model on ids (B, T), windows of `lengths` (B,) padded on the right.
 
     Keeps what `variant_nll` needs for `layers` (default: all), 3·B·T·d floats each.

@@ -81,9 +81,7 @@ class RidgeStatistics:
         """
         d_in, d_out = len(self.mean_x), len(self.mean_y)
         if x.ndim != 2 or x.shape[1] != d_in or y.shape != (len(x), d_out):
-            raise ValueError(
-                f"rows must be (n, {d_in}) and (n, {d_out}), not {(*x.shape,)} and {(*y.shape,)}"
-            )
+            raise ValueError(f"rows must be (n, {d_in}) and (n, {d_out}), not {(*x.shape,)} and {(*y.shape,)}")
         if len(x) == 0:
             return self
         x, y = x.to(self.device).double(), y.to(self.device).double()
@@ -96,9 +94,7 @@ class RidgeStatistics:
         moments = (getattr(other, name).to(self.device) for name in _MOMENTS)
         return self.copy()._absorb(other.count, *moments)
 
-    def _absorb(
-        self, n: int, mean_x: Tensor, mean_y: Tensor, cxx_: Tensor, cxy_: Tensor, cyy_: Tensor
-    ) -> Self:
+    def _absorb(self, n: int, mean_x: Tensor, mean_y: Tensor, cxx_: Tensor, cxy_: Tensor, cyy_: Tensor) -> Self:
         if n == 0:
             return self
         total = self.count + n
@@ -122,9 +118,7 @@ class RidgeStatistics:
         return {"count": np.asarray(self.count, dtype=np.int64), **moments}
 
     @classmethod
-    def from_arrays(
-        cls, arrays: Mapping[str, np.ndarray], *, device: torch.device | str = "cpu"
-    ) -> RidgeStatistics:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], *, device: torch.device | str = "cpu") -> RidgeStatistics:
         """The inverse of `arrays`."""
         self = cls(len(arrays["mean_x"]), len(arrays["mean_y"]), device=device)
         self.count = int(arrays["count"])
@@ -168,9 +162,7 @@ class RidgeStatistics:
 
     def _check_finite(self) -> None:
         if not all(bool(torch.isfinite(getattr(self, name)).all()) for name in _MOMENTS):
-            raise MeasurementError(
-                "MLP inputs or outputs are not finite, so no linear map fits; try --dtype float32"
-            )
+            raise MeasurementError("MLP inputs or outputs are not finite, so no linear map fits; try --dtype float32")
 
 
 _MOMENTS = ("mean_x", "mean_y", "cxx_", "cxy_", "cyy_")
@@ -207,9 +199,7 @@ class LambdaChoice(NamedTuple):
 
 
 @torch.no_grad()
-def choose_lambda(
-    fit: RidgeStatistics, select: RidgeStatistics, alphas: Sequence[float] = ALPHAS
-) -> LambdaChoice:
+def choose_lambda(fit: RidgeStatistics, select: RidgeStatistics, alphas: Sequence[float] = ALPHAS) -> LambdaChoice:
     """Choose λ = α · tr(C_xx)/d for the rows `fit` by the squared error on the rows `select`.
 
     One eigendecomposition C_xx = U diag(s) Uᵀ serves the grid: with A = Uᵀ C_xy, D = 1/(s + λ) the fit is

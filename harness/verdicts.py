@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.reporting import numbers
+from harness import numbers
 from harness.statistics.argsets import ArgSet
 from harness.statistics.bounds import Bound
 from harness.statistics.comparison import Comparison, compare_to_baseline, holm
@@ -215,11 +215,7 @@ class Judgement:
         if status == INCONCLUSIVE and not estimate.undefined:
             needed = documents_needed(estimate, region, tail)
         shown = f"{found} {value} {interval}" if found else f"{value} {interval}"
-        why_open = (
-            _why_open(estimate, "" if found else f" whether {words}", needed)
-            if status == INCONCLUSIVE
-            else ""
-        )
+        why_open = _why_open(estimate, "" if found else f" whether {words}", needed) if status == INCONCLUSIVE else ""
         said = "" if found else f" is {'' if status == SUPPORTED else 'not '}{words}"
         reason = f"{shown}: {why_open}" if why_open else f"{shown}{said}"
         effect = _smallest_effect(estimate, region, tail)
@@ -263,9 +259,7 @@ def documents_needed(estimate: Estimate | Bound, region: _Region, tail: float) -
 def _smallest_effect(estimate: Estimate | Bound, region: _Region, tail: float) -> float | None:
     """Distance from the estimate to the limit that must clear the threshold, widened to power 0.8."""
     low, high = estimate.limits(tail, power=_Z80)
-    sides = [estimate.value - low] * (region.low > -math.inf) + [high - estimate.value] * (
-        region.high < math.inf
-    )
+    sides = [estimate.value - low] * (region.low > -math.inf) + [high - estimate.value] * (region.high < math.inf)
     return _finite(max(sides, default=0.0))
 
 
@@ -299,9 +293,7 @@ def combine(parts: Sequence[Verdict]) -> Verdict:
     return replace(decisive[0], predicate=words) if len(parts) > 1 else parts[0]
 
 
-def standing(
-    estimate: Estimate | Bound | ArgSet, reported: Any, margin: float | None, comparable: bool
-) -> str:
+def standing(estimate: Estimate | Bound | ArgSet, reported: Any, margin: float | None, comparable: bool) -> str:
     """How a measurement stands to the reported number: ``reproduced`` (equivalent within the margin),
     ``excluded``, ``too wide to say``, or ``not comparable`` (another model or protocol)."""
     if not comparable:
@@ -310,13 +302,7 @@ def standing(
         return "too wide to say"
     if isinstance(estimate, ArgSet):
         candidates = estimate.members()
-        return (
-            "excluded"
-            if reported not in candidates
-            else "reproduced"
-            if len(candidates) == 1
-            else "too wide to say"
-        )
+        return "excluded" if reported not in candidates else "reproduced" if len(candidates) == 1 else "too wide to say"
     region = _Region(reported - (margin or 0.0), reported + (margin or 0.0))
     if margin is not None and region.verdict(*estimate.limits(0.05)) == SUPPORTED:
         return "reproduced"

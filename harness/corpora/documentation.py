@@ -101,9 +101,7 @@ def package_fingerprint(package: str) -> str:
     root = _package_root(package)
     distribution = _distribution(package)
     record = (distribution.read_text("RECORD") or "") if distribution else ""
-    files = sorted(
-        line for line in record.splitlines() if line.startswith(f"{package}/") and ".py,sha256=" in line
-    )
+    files = sorted(line for line in record.splitlines() if line.startswith(f"{package}/") and ".py,sha256=" in line)
     if not files:
         stats = [(path, path.stat()) for path in _source_files(root)]
         files = [f"{path.relative_to(root).as_posix()},{s.st_size},{s.st_mtime_ns}" for path, s in stats]

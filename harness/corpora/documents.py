@@ -63,9 +63,7 @@ class DocumentSet:
         return len(self.documents)
 
 
-def document_set(
-    source: CorpusSource, documents: Iterable[Document], unit: str, note: str = ""
-) -> DocumentSet:
+def document_set(source: CorpusSource, documents: Iterable[Document], unit: str, note: str = "") -> DocumentSet:
     """Order the documents by id, keep each text once, and check that there are enough for four splits.
 
     Of documents with the same text the first by part and name stays (so that a text in `test` and in

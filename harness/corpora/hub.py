@@ -24,9 +24,7 @@ def read_rows(source: CorpusSource) -> dict[str, list[str]]:
     try:
         import datasets
     except ImportError as error:
-        raise CorpusError(
-            f"corpus {source.name}: the package datasets is missing; pip install datasets"
-        ) from error
+        raise CorpusError(f"corpus {source.name}: the package datasets is missing; pip install datasets") from error
     rows: dict[str, list[str]] = {}
     with _quiet_and_prompt():
         for part in source.parts:

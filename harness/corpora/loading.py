@@ -88,15 +88,10 @@ def _folder(source: CorpusSource) -> tuple[list[str], Callable[[], Read]]:
 
     def read() -> Read:
         label = f"corpus {source.name}: {root.name}"
-        decoded = [
-            (name, cutting.decode(data, f"{label}/{name}"))
-            for name, data in zip(names, contents, strict=True)
-        ]
+        decoded = [(name, cutting.decode(data, f"{label}/{name}")) for name, data in zip(names, contents, strict=True)]
         return _documents(decoded), "file", ""
 
-    return [
-        part for name, data in zip(names, contents, strict=True) for part in (name, storage.sha256(data))
-    ], read
+    return [part for name, data in zip(names, contents, strict=True) for part in (name, storage.sha256(data))], read
 
 
 def _hub(source: CorpusSource) -> tuple[list[str], Callable[[], Read]]:

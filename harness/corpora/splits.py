@@ -33,9 +33,7 @@ def split_documents(
     return splits
 
 
-def require_tokens(
-    tokenized: TokenizedCorpus, splits: Mapping[str, Sequence[int]], needed: Mapping[str, int]
-) -> None:
+def require_tokens(tokenized: TokenizedCorpus, splits: Mapping[str, Sequence[int]], needed: Mapping[str, int]) -> None:
     """Raise CorpusError where a split has fewer tokens than are `needed` of it."""
     for split, least in needed.items():
         have = sum(tokenized.length(i) for i in splits[split])

@@ -87,13 +87,9 @@ def parse_jsonl(text: str, label: str) -> Named:
         try:
             entry = json.loads(line)
         except ValueError as error:
-            raise CorpusError(
-                f"{label}: line {number:,} is not JSON ({error}): write one object a line"
-            ) from error
+            raise CorpusError(f"{label}: line {number:,} is not JSON ({error}): write one object a line") from error
         if not isinstance(entry, dict) or not isinstance(entry.get("text"), str):
-            raise CorpusError(
-                f'{label}: line {number:,} has no "text" of type string: write {{"text": "…"}} a line'
-            )
+            raise CorpusError(f'{label}: line {number:,} has no "text" of type string: write {{"text": "…"}} a line')
         try:
             entry["text"].encode("utf-8")
         except UnicodeEncodeError as error:

@@ -87,9 +87,7 @@ def tokenize(
 
 def leading_ids(tokenizer: Any) -> tuple[int, ...] | None:
     """What the tokenizer by itself puts in front of a text, without what it puts behind one (EOS)."""
-    (plain,), (habit,) = (
-        _encode(tokenizer, [_ORDINARY], special_tokens=special) for special in (False, True)
-    )
+    (plain,), (habit,) = (_encode(tokenizer, [_ORDINARY], special_tokens=special) for special in (False, True))
     for start in range(len(habit) - len(plain) + 1):
         if habit[start : start + len(plain)] == plain:
             return tuple(habit[:start]) or None
@@ -104,9 +102,9 @@ def _encode(tokenizer: Any, texts: Sequence[str], *, special_tokens: bool) -> li
     ids: list[list[int]] = []
     for start in range(0, len(texts), BATCH):
         batch = list(texts[start : start + BATCH])
-        ids += tokenizer(
-            batch, add_special_tokens=special_tokens, return_attention_mask=False, verbose=False
-        )["input_ids"]
+        ids += tokenizer(batch, add_special_tokens=special_tokens, return_attention_mask=False, verbose=False)[
+            "input_ids"
+        ]
     return ids
 
 

@@ -46,7 +46,8 @@ def make_windows(
     tokens: int,
     min_documents: int = 0,
 ) -> Windows:
-    """Windows of at most `context` tokens, until there are `tokens` targets and `min_documents` documents.
+    """Windows of at most `context` tokens, until there are `tokens` targets from `min_documents` documents, or from
+    all that there are.
 
     One window of every document comes before a second of any, in the order of the documents' indices, which
     is that of their hashes. The windows of a document do not overlap and lie evenly spread over it; the one
@@ -58,11 +59,10 @@ def make_windows(
     body = context - len(lead)  # tokens of the document in a full window
     shortest = max(2 - len(lead), 1)  # tokens of the document that make a target
     if body < shortest:
-        raise CorpusError(
-            f"a context of {context} leaves no target after {len(lead)} leading tokens: ask for more"
-        )
+        raise CorpusError(f"a context of {context} leaves no target after {len(lead)} leading tokens: ask for more")
     lengths = {i: tokenized.length(i) for i in sorted(set(documents))}
     taken = dict.fromkeys((i for i, n in lengths.items() if n >= shortest), 0)
+    min_documents = min(min_documents, len(taken))
     targets = 0
     for i in _rounds(lengths, body, shortest):
         if targets >= tokens and sum(k > 0 for k in taken.values()) >= min_documents:

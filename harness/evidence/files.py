@@ -32,9 +32,7 @@ class Damaged(Exception):
     """A file is not what was written; the message says in a few words what is wrong with it."""
 
 
-def write_file(
-    path: Path, temporary: Path, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> None:
+def write_file(path: Path, temporary: Path, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a file so that, whatever happens, `path` is the old file, if any, or the whole new one.
 
     The bytes go to `temporary` (a new name on the same file system), reach the disk, and only then take the
@@ -67,9 +65,7 @@ def _parts(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list
     for name, raw in zip(order, data, strict=True):
         array = arrays[name]
         entry = {"name": name, "dtype": array.dtype.str, "shape": array.shape}
-        table.append(
-            {**entry, "offset": offset, "bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
-        )
+        table.append({**entry, "offset": offset, "bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()})
         offset += len(raw)
     text = canonical_json({"content": content, "arrays": table}).encode()
     text += b" " * (-(_FIRST_LINE + len(text)) % 64)  # so that the arrays begin at a multiple of 64 bytes

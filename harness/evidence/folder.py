@@ -121,9 +121,7 @@ class Folder:
                 with self.explained("write"):
                     where = f"moved to {self._set_aside(path)}"
         name = path.relative_to(self.path)
-        self._report(
-            f"{name} in the evidence store {self.path} is damaged: {damage}; {where}, to be measured again"
-        )
+        self._report(f"{name} in the evidence store {self.path} is damaged: {damage}; {where}, to be measured again")
         return None
 
     def _set_aside(self, path: Path) -> Path:
@@ -133,9 +131,7 @@ class Folder:
         os.replace(path, target)
         return target.relative_to(self.path)
 
-    def save(
-        self, path: Path, key: str, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-    ) -> None:
+    def save(self, path: Path, key: str, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Write a file of `key`, wholly or not at all.
 
         Raises:
@@ -156,9 +152,7 @@ class Folder:
             elif error.errno in _NO_PERMISSION:
                 remedy = f"let this user {verb} it or {remedy}"
             reason = error.strerror or str(error) or type(error).__name__
-            raise EvidenceError(
-                f"cannot {verb} the evidence store {self.path} ({reason}): {remedy}"
-            ) from error
+            raise EvidenceError(f"cannot {verb} the evidence store {self.path} ({reason}): {remedy}") from error
 
     def _temporaries(self) -> Path:
         return self.path / "tmp"

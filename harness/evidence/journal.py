@@ -74,7 +74,5 @@ class Journal:
 
     def _path(self, chunk: str) -> Path:
         if not _CHUNK_ID.fullmatch(chunk):
-            raise ValueError(
-                f"the chunk id {chunk!r} has other characters than letters, digits, '_', '-' and '.'"
-            )
+            raise ValueError(f"the chunk id {chunk!r} has other characters than letters, digits, '_', '-' and '.'")
         return self._chunks / f"{chunk}.chunk"

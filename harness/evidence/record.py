@@ -95,14 +95,10 @@ class Record:
                 raise ValueError(f"array {name!r} of shape {array.shape} has axes {self.axes[name]}")
             for axis, length in zip(self.axes[name], array.shape, strict=True):
                 if lengths.setdefault(axis, length) != length:
-                    raise ValueError(
-                        f"axis {axis!r} has length {length} in {name!r} and {lengths[axis]} elsewhere"
-                    )
+                    raise ValueError(f"axis {axis!r} has length {length} in {name!r} and {lengths[axis]} elsewhere")
         for axis, places in self.coordinates.items():
             if lengths.get(axis) != len(places):
-                raise ValueError(
-                    f"axis {axis!r} has {len(places)} coordinates and length {lengths.get(axis)}"
-                )
+                raise ValueError(f"axis {axis!r} has {len(places)} coordinates and length {lengths.get(axis)}")
 
     @property
     def key(self) -> str:
@@ -113,10 +109,8 @@ class Record:
         if not isinstance(other, Record):
             return NotImplemented
         return (
-            (self.experiment, canonical_json(self.settings))
-            == (other.experiment, canonical_json(other.settings))
-            and (self.axes, canonical_json(self.coordinates))
-            == (other.axes, canonical_json(other.coordinates))
+            (self.experiment, canonical_json(self.settings)) == (other.experiment, canonical_json(other.settings))
+            and (self.axes, canonical_json(self.coordinates)) == (other.axes, canonical_json(other.coordinates))
             and same_arrays(self.arrays, other.arrays)
         )
 
@@ -135,8 +129,6 @@ def read_only(name: str, array: Any) -> np.ndarray:
 def same_arrays(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> bool:
     """Whether two sets of arrays agree bit for bit: names, dtypes, shapes, and NaN payloads too."""
     return set(a) == set(b) and all(
-        a[name].dtype == b[name].dtype
-        and a[name].shape == b[name].shape
-        and a[name].tobytes() == b[name].tobytes()
+        a[name].dtype == b[name].dtype and a[name].shape == b[name].shape and a[name].tobytes() == b[name].tobytes()
         for name in a
     )

@@ -122,9 +122,7 @@ class Store:
             journal = self.partial(key, chunks)
             record = measure(journal)
             if record.key != key:
-                raise ValueError(
-                    f"asked for {experiment} under {settings}, got a Record under {record.settings}"
-                )
+                raise ValueError(f"asked for {experiment} under {settings}, got a Record under {record.settings}")
             self.put(record)
             journal.clear()
             return record

@@ -14,6 +14,7 @@ Penalties are chosen on the `select` split by held-out squared error in closed f
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,7 +63,11 @@ class LayerFit:
             "norms": np.array([self.first_norm, self.other_norm]),
         }
         for name, s in self.surrogates.items():
-            named |= {f"{name}.W": s.W.numpy(), f"{name}.b": s.b.numpy(), f"{name}.n": np.array([s.lam, s.count])}
+            named |= {
+                f"{name}.W": s.W.numpy(),
+                f"{name}.b": s.b.numpy(),
+                f"{name}.n": np.array([s.lam, s.count]),
+            }
         return named
 
     @classmethod
@@ -169,11 +174,17 @@ class _Stream:
         held_out: Mapping[int, RidgeStatistics],
         alphas: Sequence[float],
     ) -> None:
-        self.subject, self.layers, self.N, self.held_out, self.alphas = subject, layers, rows, held_out, alphas
+        self.subject, self.layers, self.N, self.held_out, self.alphas = (
+            subject,
+            layers,
+            rows,
+            held_out,
+            alphas,
+        )
         self.windows = [window for half in halves for window in _enough(half, rows // 2)]
         self.cut = len(_enough(halves[0], rows // 2))  # where half b begins
         self.F = len(self.windows)
-        if 2 * self.F > rows:
+        if rows < 2 * self.F:
             raise CorpusError("the fit split's windows are too short for a fit with first positions")
         self.state = {layer: _Rows(subject.anatomy.width) for layer in layers}
         self.batch = 0
@@ -189,7 +200,7 @@ class _Stream:
     def _plan(self) -> list[tuple[int, int]]:
         """Batches of windows, as (first, one past the last); none spans both halves."""
         bounds = [*range(0, self.cut, _BATCH_WINDOWS), *range(self.cut, self.F, _BATCH_WINDOWS), self.F]
-        return list(zip(bounds, bounds[1:], strict=False))
+        return list(itertools.pairwise(bounds))
 
     def _read(self, span: tuple[int, int]) -> None:
         batch = self.windows[slice(*span)]
@@ -213,7 +224,7 @@ class _Stream:
         N, stop = self.N, start + len(x)
         cuts = [N // part for part in CURVE[:3]] + [N - self.F, N]
         bounds = sorted({start, stop, *(cut for cut in cuts if start < cut < stop)})
-        for low, high in zip(bounds, bounds[1:], strict=False):
+        for low, high in itertools.pairwise(bounds):
             part = slice(low - start, high - start)
             if low >= N - self.F:
                 state.tail.append((x[part].float().clone(), y[part].float().clone()))

@@ -147,7 +147,10 @@ class Layout:
 
         halves = half(splits["fit"][::2]), half(splits["fit"][1::2])
         layout = cls(
-            tokenized, halves, cut(splits["select"], budget.select), cut(splits["test"], budget.test, budget.documents)
+            tokenized,
+            halves,
+            cut(splits["select"], budget.select),
+            cut(splits["test"], budget.test, budget.documents),
         )
         for name, windows in (("select", layout.select), ("test", layout.test)):
             if not windows.targets:
@@ -191,7 +194,8 @@ def _chunk(
             seen = base.layers[layer]
             outputs = torch.stack([substitute(subject, fits[layer], layer, v, seen) for v in variants])
             spread(
-                variant_nll(subject, base, layer, outputs, names=variants, memory_tokens=memory_tokens), changed[i]
+                variant_nll(subject, base, layer, outputs, names=variants, memory_tokens=memory_tokens),
+                changed[i],
             )
             true = seen.y.cpu().double()[:, 1:] * inside[..., None]
             for j, variant in enumerate(fitted):

@@ -62,9 +62,7 @@ class Anatomy:
 
         blocks = tuple(part(family.blocks).children())
         if not blocks:
-            raise ModelError(
-                f"{type(model).__name__}: {family.blocks!r} is empty; there is no MLP to replace"
-            )
+            raise ModelError(f"{type(model).__name__}: {family.blocks!r} is empty; there is no MLP to replace")
         for layer in range(len(blocks)):
             for name in (family.mlp, family.norm):
                 part(f"{family.blocks}.{layer}.{name}")

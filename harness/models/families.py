@@ -58,9 +58,7 @@ def _positive(config: Config, key: str) -> int:
     value = config.get(key)
     if not isinstance(value, int) or value < 1:
         kind = config.get("model_type", "unknown")
-        raise ModelError(
-            f"config.json of a {kind} model: {key!r} is {value!r}, not a positive number; repair it"
-        )
+        raise ModelError(f"config.json of a {kind} model: {key!r} is {value!r}, not a positive number; repair it")
     return value
 
 

@@ -53,9 +53,7 @@ def read_folder(folder: Path, name: str, *, allow_pickle: bool = False) -> Model
     if not config_file.is_file():
         if (folder / "adapter_config.json").is_file():
             raise ModelError(f"{name} is an adapter, not a model: merge it into its base model and save that")
-        raise ModelError(
-            f"{name} has no config.json, so it is not a model folder (save_pretrained writes one)"
-        )
+        raise ModelError(f"{name} has no config.json, so it is not a model folder (save_pretrained writes one)")
     config = _read_json(config_file, name)
     present = {file.name for file in folder.iterdir()}
     leading = weight_entry(present, name, allow_pickle=allow_pickle)
@@ -88,9 +86,7 @@ def _shards(folder: Path, index: str, name: str) -> tuple[Path, ...]:
     shards = sorted({str(shard) for shard in table.values()})
     missing = [shard for shard in shards if not (folder / shard).is_file()]
     if missing:
-        raise ModelError(
-            f"{name}: {len(missing)} of {len(shards)} weight shards are missing, {missing[0]} among them"
-        )
+        raise ModelError(f"{name}: {len(missing)} of {len(shards)} weight shards are missing, {missing[0]} among them")
     return tuple(folder / shard for shard in shards)
 
 

@@ -89,9 +89,7 @@ def model_info(source: ModelSource, cache: Path) -> ModelInfo:
     stored = None if files.pickled else read_safetensors(list(files.weights))
     vocabulary = files.config.get("vocab_size")
     if not isinstance(vocabulary, int) or vocabulary < 1:
-        raise ModelError(
-            f"{source.name}: config.json has vocab_size {vocabulary!r}, not a positive number; repair it"
-        )
+        raise ModelError(f"{source.name}: config.json has vocab_size {vocabulary!r}, not a positive number; repair it")
     return ModelInfo(
         name=source.name,
         kind=source.kind,
@@ -154,18 +152,14 @@ def check_config(config: dict[str, Any], name: str) -> None:
     if config.get("is_encoder_decoder"):
         raise ModelError(f"{name} ({called}) is an encoder-decoder, not a causal language model")
     if any(config.get(key) for key in _EXPERTS):
-        raise ModelError(
-            f"{name} ({called}) is a mixture of experts: its layers have no single MLP to replace"
-        )
+        raise ModelError(f"{name} ({called}) is a mixture of experts: its layers have no single MLP to replace")
     if kind in FAMILIES:
         # A bare GPT2Model has no head of its own, which loading will notice unless the head is tied.
         headed = [architecture for architecture in architectures if "For" in architecture]
         if headed and not any(architecture.endswith("ForCausalLM") for architecture in headed):
             raise ModelError(f"{name} ({called}) is not a causal language model")
         if config.get("quantization_config"):
-            raise ModelError(
-                f"{name} is quantized for a special library: give its float weights or a .gguf file"
-            )
+            raise ModelError(f"{name} is quantized for a special library: give its float weights or a .gguf file")
         return
     if config.get("auto_map"):
         raise ModelError(f"{name} ({called}) needs code from its repository, and that is never run")

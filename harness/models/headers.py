@@ -58,13 +58,9 @@ def _safetensors_header(file: Path) -> list[tuple[str, str, int]]:
             raise ModelError(f"{file.name} is truncated: {size} bytes; copy or download it again")
         (length,) = struct.unpack("<Q", prefix)
         if length > _MOST_HEADER_BYTES:
-            raise ModelError(
-                f"{file.name} is not a safetensors file: its header would be {length} bytes long"
-            )
+            raise ModelError(f"{file.name} is not a safetensors file: its header would be {length} bytes long")
         if 8 + length > size:
-            raise ModelError(
-                f"{file.name} is truncated within its header: {size} bytes; copy or download it again"
-            )
+            raise ModelError(f"{file.name} is truncated within its header: {size} bytes; copy or download it again")
         raw = stream.read(length)
     try:
         header = json.loads(raw)
@@ -76,9 +72,7 @@ def _safetensors_header(file: Path) -> list[tuple[str, str, int]]:
     whole = 8 + length + end
     if size != whole:
         what = "is truncated" if size < whole else "has bytes after its last tensor"
-        raise ModelError(
-            f"{file.name} {what}: {size} bytes where its header says {whole}; copy or download it again"
-        )
+        raise ModelError(f"{file.name} {what}: {size} bytes where its header says {whole}; copy or download it again")
     return tensors
 
 
@@ -105,9 +99,7 @@ def read_gguf(file: Path) -> GGUFFacts:
 
     try:
         reader = GGUFReader(file)
-        tensors = [
-            (tensor.name, int(tensor.n_elements), tensor.tensor_type.name) for tensor in reader.tensors
-        ]
+        tensors = [(tensor.name, int(tensor.n_elements), tensor.tensor_type.name) for tensor in reader.tensors]
     except (ValueError, LookupError, OSError, UnicodeDecodeError) as error:
         # The reader maps the file, so a cut file shows as a tensor that cannot be shaped from the bytes left.
         raise ModelError(f"{file.name} is truncated or not a GGUF file; copy or download it again") from error
@@ -121,17 +113,11 @@ def read_gguf(file: Path) -> GGUFFacts:
     family = value("general.architecture")
     if family not in _GGUF_FAMILIES:
         known = ", ".join(_GGUF_FAMILIES)
-        raise ModelError(
-            f"{file.name}: a GGUF file of architecture {family} cannot be measured (only {known})"
-        )
+        raise ModelError(f"{file.name}: a GGUF file of architecture {family} cannot be measured (only {known})")
     scaling = reader.get_field(f"{family}.rope.scaling.type")
-    if any(name == "rope_freqs.weight" for name, _, _ in tensors) or (
-        scaling and scaling.contents() != "none"
-    ):
+    if any(name == "rope_freqs.weight" for name, _, _ in tensors) or (scaling and scaling.contents() != "none"):
         # transformers (5.24) would drop the scaling and give other numbers without a word.
-        raise ModelError(
-            f"{file.name} scales its rotary positions, which is lost in loading; give safetensors"
-        )
+        raise ModelError(f"{file.name} scales its rotary positions, which is lost in loading; give safetensors")
     experts = reader.get_field(f"{family}.expert_count")
     by_type: Counter[str] = Counter()
     for _, elements, kind in tensors:

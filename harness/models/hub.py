@@ -76,9 +76,7 @@ def _wanted(present: set[str], source: ModelSource) -> list[str]:
     """The files to download: a repository often holds the same weights in five formats."""
     top = {file for file in present if "/" not in file}
     if "config.json" not in top:
-        raise ModelError(
-            f"{source.location} has no config.json on the hub, so it is not a transformers model"
-        )
+        raise ModelError(f"{source.location} has no config.json on the hub, so it is not a transformers model")
     entry = weight_entry(top, source.name, allow_pickle=source.allow_pickle)
     wanted = top.intersection(TOKENIZER_FILES) | {"config.json", entry}
     if entry.endswith(".index.json"):

@@ -88,9 +88,7 @@ def choose_device(device: str) -> torch.device:
         if not torch.cuda.is_available():
             raise ModelError("no CUDA device; add --device cpu to run on the CPU")
         if index and not (index.isdigit() and int(index) < torch.cuda.device_count()):
-            raise ModelError(
-                f"no device {device}: there are {torch.cuda.device_count()}, counted from cuda:0"
-            )
+            raise ModelError(f"no device {device}: there are {torch.cuda.device_count()}, counted from cuda:0")
     elif kind == "mps":
         if not torch.backends.mps.is_available():
             raise ModelError("no MPS device; add --device cpu to run on the CPU")
@@ -137,9 +135,7 @@ def _check_outcome(outcome: dict[str, Any], info: ModelInfo) -> None:
         names = sorted(name for name in names if not BUFFER.search(name))
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise ModelError(
-                f"{info.name}: its weights {problem} {names[0]}{more}; config and weights do not match"
-            )
+            raise ModelError(f"{info.name}: its weights {problem} {names[0]}{more}; config and weights do not match")
 
 
 def _check_shape(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, info: ModelInfo) -> None:

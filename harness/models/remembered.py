@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 
-def remembered(
-    file: Path, what: str, cache: Path, compute: Callable[[Path], dict[str, Any]]
-) -> dict[str, Any]:
+def remembered(file: Path, what: str, cache: Path, compute: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
     """`compute(file)`, or its earlier result for the file of this path, size and time of change.
 
     The result must survive JSON. A cache that is damaged or cannot be written costs time and nothing else.

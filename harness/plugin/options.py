@@ -41,7 +41,12 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="NAME[=SOURCE]",
     )
     option("--layers", "measure only these layers: 0,5-8", metavar="LAYERS")
-    option("--protocol", "set of rules of measurement (default: sound)", choices=sorted(PROTOCOLS), default="sound")
+    option(
+        "--protocol",
+        "set of rules of measurement (default: sound)",
+        choices=sorted(PROTOCOLS),
+        default="sound",
+    )
     option(
         "--budget",
         f"how many tokens to use: {', '.join(BUDGETS)}, single sizes overridden as in quick,test=8000,context=256. "
@@ -49,13 +54,26 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="BUDGET",
     )
     option("--device", "auto, cpu, cuda, cuda:N or mps (default: auto, CUDA where there is one)", default="auto")
-    option("--dtype", "precision of forward passes (default: float32)", default="float32",
-           choices=["float32", "bfloat16", "float16", "float64"])
-    option("--memory", "GiB that activations of one step may take (default: 4)", type=float, default=4.0,
-           metavar="GIB")
+    option(
+        "--dtype",
+        "precision of forward passes (default: float32)",
+        default="float32",
+        choices=["float32", "bfloat16", "float16", "float64"],
+    )
+    option(
+        "--memory",
+        "GiB that activations of one step may take (default: 4)",
+        type=float,
+        default=4.0,
+        metavar="GIB",
+    )
     option("--evidence", "folder of the evidence store and caches (default: .evidence)", metavar="DIR")
     option("--report", "folder for report.json and report.md (default: reports/<run>)", metavar="DIR")
-    option("--baseline", "report.json to compare with: a test fails only where its estimate got worse", metavar="FILE")
+    option(
+        "--baseline",
+        "report.json to compare with: a test fails only where its estimate got worse",
+        metavar="FILE",
+    )
     option("--update-baseline", "write this run's report to the baseline file", action="store_true")
     option(
         "--inconclusive",
@@ -63,11 +81,22 @@ def add_options(parser: pytest.Parser) -> None:
         choices=["skip", "fail", "pass"],
         default="skip",
     )
-    option("--seed", "seed of the bootstrap (default: 0); measurements use no random numbers", type=int, default=0)
-    option("--dry-run", "say what would be measured (tokens, time, memory, disk), and measure nothing",
-           action="store_true")
-    option("--allow-pickle", "accept weights that exist only as a pickle file, which can run code when it is read",
-           action="store_true")
+    option(
+        "--seed",
+        "seed of the bootstrap (default: 0); measurements use no random numbers",
+        type=int,
+        default=0,
+    )
+    option(
+        "--dry-run",
+        "say what would be measured (tokens, time, memory, disk), and measure nothing",
+        action="store_true",
+    )
+    option(
+        "--allow-pickle",
+        "accept weights that exist only as a pickle file, which can run code when it is read",
+        action="store_true",
+    )
 
 
 def is_strict(config: pytest.Config) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from harness.numbers import NOTHING, change, count, difference, estimate, number, quantity
 from harness.reporting.escape import block, slug, text
-from harness.reporting.numbers import NOTHING, change, count, difference, estimate, number, quantity
 from harness.reporting.summary import deciding_part, is_lead, subject
 from harness.reporting.tables import listed, table
 
@@ -57,9 +57,7 @@ def bold(verdict: str) -> str:
 def _section(identity: str, rows: Sequence[dict[str, Any]]) -> str:
     first = rows[0]
     ledger = [text(row) for row in first["ledger"] if row != identity]
-    also = (
-        f"; covers {'row' if len(ledger) == 1 else 'rows'} {listed(ledger)} of the ledger" if ledger else ""
-    )
+    also = f"; covers {'row' if len(ledger) == 1 else 'rows'} {listed(ledger)} of the ledger" if ledger else ""
     title = text(first["title"])
     parts = [
         f"### {text(identity)}",

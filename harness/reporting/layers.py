@@ -64,16 +64,10 @@ def layer_table(measurement: Mapping[str, Any], seed: int = 0) -> LayerTable:
 
     `seed` is that of the run's resampling weights, so that intervals are the ones that the claims saw.
     """
-    tokens = np.array(
-        [document["targets"] for document in measurement["documents"]], dtype=np.float64
-    )  # (D,)
-    delta = {
-        v: np.array(measurement["delta"][v], dtype=np.float64) for v in measurement["variants"]
-    }  # (L, D)
+    tokens = np.array([document["targets"] for document in measurement["documents"]], dtype=np.float64)  # (D,)
+    delta = {v: np.array(measurement["delta"][v], dtype=np.float64) for v in measurement["variants"]}  # (L, D)
     cost = {variant: np.expm1(sums.sum(axis=1) / tokens.sum()) for variant, sums in delta.items()}
-    linear, mean = (
-        _family(measurement, delta[v], tokens, seed) if v in delta else None for v in (LINEAR, MEAN)
-    )
+    linear, mean = (_family(measurement, delta[v], tokens, seed) if v in delta else None for v in (LINEAR, MEAN))
     assert linear is not None  # `parse_budget` refuses a budget without it
     share = captured(linear, mean) if mean is not None else None
     fit = measurement["fit"]
@@ -101,9 +95,7 @@ def layer_table(measurement: Mapping[str, Any], seed: int = 0) -> LayerTable:
 
 
 def _r2(squares: Mapping[str, Any]) -> Floats:
-    residual, total = (
-        np.array(squares[part], dtype=np.float64).sum(axis=1) for part in ("residual", "total")
-    )
+    residual, total = (np.array(squares[part], dtype=np.float64).sum(axis=1) for part in ("residual", "total"))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(total > 0, 1 - residual / total, np.nan)
 

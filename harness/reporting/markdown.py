@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.numbers import number, plural
 from harness.reporting import claims, measurements, provenance
 from harness.reporting.escape import text
-from harness.reporting.numbers import number, plural
 from harness.reporting.summary import ERROR_RATE, by_subject, false_verdicts, subject, tally
 from harness.reporting.tables import listed, table
 from harness.reporting.words import CONDITIONS, PAPER, READING
@@ -46,9 +46,7 @@ def _headline(report: Mapping[str, Any]) -> str:
         return f"Run {name} judged no claim."
     found = [f"**{subject(models)}**: {tally(rows)}" for models, rows in by_subject(judged).items()]
     run = report["run"]
-    how = listed(
-        [f"{knob} {text(run[knob]['name'])}" for knob in ("protocol", "budget") if "name" in run[knob]]
-    )
+    how = listed([f"{knob} {text(run[knob]['name'])}" for knob in ("protocol", "budget") if "name" in run[knob]])
     tested = f"{plural(len({claim['id'] for claim in judged}), 'claim')} of the paper"
     tested = f"{plural(len({claim['id'] for claim in judged}), 'claim')} of the paper"
     tests = f"{plural(len(judged), 'test')}, one for each model or group of models that a claim is about"

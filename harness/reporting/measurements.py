@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from harness.numbers import NOTHING, count, duration, number, percent, percent_in, plural
 from harness.protocol import FOLDED, LINEAR, LINEAR_FIRST_KEPT, LINEAR_WITH_FIRST, MEAN, ZERO
 from harness.reporting.escape import text
 from harness.reporting.layers import LayerTable, layer_table
-from harness.reporting.numbers import NOTHING, count, duration, number, percent, percent_in, plural
 from harness.reporting.tables import listed, table
 from harness.reporting.words import CAPTURED, COLUMNS, MEANINGS, NORM, R2
 
@@ -138,9 +138,7 @@ def _fits(t: LayerTable) -> str:
         return ""
     rows = [[str(layer), *(cells[i] for _, cells in columns)] for i, layer in enumerate(t.layers)]
     body = table(["layer", *(head for head, _ in columns)], rows)
-    return "\n\n".join(
-        filter(None, ["**How good the map is, and the size of the MLP's output.**", body, note])
-    )
+    return "\n\n".join(filter(None, ["**How good the map is, and the size of the MLP's output.**", body, note]))
 
 
 def _curve(t: LayerTable) -> str:

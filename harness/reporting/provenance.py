@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.numbers import count, duration
 from harness.reporting.escape import block, text
-from harness.reporting.numbers import count, duration
 from harness.reporting.tables import facts
 
 

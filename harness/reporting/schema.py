@@ -26,9 +26,7 @@ def validate(report: Any) -> None:
         raise ReportError(f"a report is a JSON object, this is {type(report).__name__}")
     version = report.get("schema")
     if version != SCHEMA or isinstance(version, bool):
-        raise ReportError(
-            f"schema is {version!r}, this wanamaker reads {SCHEMA}: run the claims again to renew it"
-        )
+        raise ReportError(f"schema is {version!r}, this wanamaker reads {SCHEMA}: run the claims again to renew it")
     if fault := first_fault(report):
         raise ReportError(fault)
 
@@ -81,9 +79,7 @@ def write_text(content: str, path: Path) -> None:
             os.unlink(temporary)
             raise
     except OSError as error:
-        raise ReportError(
-            f"{path}: cannot be written ({error.strerror or error}); choose another --report"
-        ) from None
+        raise ReportError(f"{path}: cannot be written ({error.strerror or error}); choose another --report") from None
 
 
 def locate(path: Path) -> Path:
@@ -140,8 +136,7 @@ def _encode(value: Any, indent: str = "") -> str:
     inner = indent + " "
     if isinstance(value, dict) and value:
         fields = (
-            f"{inner}{json.dumps(key, ensure_ascii=False)}: {_encode(item, inner)}"
-            for key, item in value.items()
+            f"{inner}{json.dumps(key, ensure_ascii=False)}: {_encode(item, inner)}" for key, item in value.items()
         )
         return "{\n" + ",\n".join(fields) + f"\n{indent}}}"
     if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):

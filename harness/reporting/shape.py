@@ -206,9 +206,7 @@ def _told(value: Any) -> str:
 def _lengths(m: dict[str, Any], where: str) -> str | None:
     """Sums are layers x documents, (L, D); a row too short would be read as other documents."""
     L, D = len(m["layers"]), len(m["documents"])
-    tables: list[tuple[str, Any]] = [
-        (f"delta.{variant}", m["delta"].get(variant)) for variant in m["variants"]
-    ]
+    tables: list[tuple[str, Any]] = [(f"delta.{variant}", m["delta"].get(variant)) for variant in m["variants"]]
     for variant, squares in (m.get("squares") or {}).items():
         if not isinstance(squares, dict):
             return f"{where}.squares.{variant} must be an object, it is {_told(squares)}"
@@ -233,14 +231,8 @@ def _lengths(m: dict[str, Any], where: str) -> str | None:
 
 def _intervals(claim: dict[str, Any], where: str) -> list[tuple[str, Any]]:
     groups = [(where, claim["parts"])]
-    groups += [
-        (f"{where}.elsewhere[{i}]", other["parts"]) for i, other in enumerate(claim.get("elsewhere") or [])
-    ]
-    found = [
-        (f"{w}.parts[{i}].interval", part.get("interval"))
-        for w, parts in groups
-        for i, part in enumerate(parts)
-    ]
+    groups += [(f"{where}.elsewhere[{i}]", other["parts"]) for i, other in enumerate(claim.get("elsewhere") or [])]
+    found = [(f"{w}.parts[{i}].interval", part.get("interval")) for w, parts in groups for i, part in enumerate(parts)]
     if comparison := claim.get("comparison"):
         found.append((f"{where}.comparison.interval", comparison.get("interval")))
     return found

@@ -6,8 +6,8 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.numbers import NOTHING, ascii_only, estimate, plural
 from harness.reporting.escape import visible
-from harness.reporting.numbers import NOTHING, ascii_only, estimate, plural
 from harness.reporting.summary import by_subject, counts, deciding_part, is_lead
 
 WIDTH = 80
@@ -36,9 +36,7 @@ def render(report: Mapping[str, Any]) -> list[str]:
 
 def width(shown: str) -> int:
     """Columns that a terminal gives to `shown`: two for wide characters, none for combining ones."""
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in shown
-    )
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in shown)
 
 
 def clip(shown: str, columns: int) -> str:

@@ -16,7 +16,7 @@ needs only each layer's own limit, that of the minimum (m = 1, k = L) pays for a
 Simes' inequality holds for positively dependent statistics (Benjamini and Yekutieli 2001; Sarkar 1998),
 which layers evaluated on the same documents are; it fails by very little otherwise. Reading counts off the
 simultaneous max-t intervals is valid too, but supports fewer true statements (77 against 89 % for a share of
-22/24 against 70 % with 60 documents; ``harness.statistics.calibration`` shows both).
+22/24 against 70 % with 60 documents; ``harness.calibration`` shows both).
 """
 
 from __future__ import annotations
@@ -129,11 +129,7 @@ class CountBound(_OfFamily):
         L = len(self.family)
         below = self._sure(+1, tail, scale, power, strict=not self.above)
         above = self._sure(-1, tail, scale, power, strict=self.above)
-        return (
-            (self._out(above), self._out(L - below))
-            if self.above
-            else (self._out(below), self._out(L - above))
-        )
+        return (self._out(above), self._out(L - below)) if self.above else (self._out(below), self._out(L - above))
 
     def _sure(self, side: int, tail: float, scale: float, power: float, *, strict: bool) -> int:
         """How many members surely lie below the threshold (``side`` +1) or above it (-1)."""

@@ -58,9 +58,7 @@ def compare_to_baseline(
         return _smooth(now, then, direction, refit_variance)
     if isinstance(now, Bound) and isinstance(then, Bound):
         return _bounded(now, then, direction, refit_variance)
-    raise ReportError(
-        "the baseline holds another kind of number for this claim; write it anew with --update-baseline"
-    )
+    raise ReportError("the baseline holds another kind of number for this claim; write it anew with --update-baseline")
 
 
 def _smooth(now: Estimate, then: Estimate, direction: int, refit_variance: float) -> Comparison:

@@ -157,9 +157,7 @@ class DocumentSums:
                 raise MeasurementError(f"the sums {name!r} are not one number for each of the documents")
             left_out = np.setdiff1d(np.arange(sums.shape[1]), order)
             if sums[:, left_out].any():
-                raise MeasurementError(
-                    f"document {self.documents[left_out[0]]} has a sum {name!r} but no token"
-                )
+                raise MeasurementError(f"document {self.documents[left_out[0]]} has a sum {name!r} but no token")
             rows.append(sums[:, order])
         members = max(row.shape[0] for row in rows)
         return Smooth(sample, tuple(rows), (tokens,) * len(rows), formula, members)

@@ -69,17 +69,13 @@ class Family:
     def at(self, name: Hashable) -> Estimate:
         """One member as an Estimate of its own, with the interval it has outside the family."""
         i = self._index(name)
-        return Estimate(
-            self.smooth.take([i]), self.tokens, self.unit, "" if self.known[i] else self.why_undefined
-        )
+        return Estimate(self.smooth.take([i]), self.tokens, self.unit, "" if self.known[i] else self.why_undefined)
 
     def only(self, names: Iterable[Hashable]) -> Family:
         """The family of these members alone; fewer members have narrower simultaneous limits."""
         chosen = sorted({self._index(name) for name in names})
         if not chosen:
-            raise MeasurementError(
-                "none of the family's members was chosen; a statement needs at least one layer"
-            )
+            raise MeasurementError("none of the family's members was chosen; a statement needs at least one layer")
         defined = tuple(bool(self.known[i]) for i in chosen) if self.defined else ()
         return Family(
             tuple(self.names[i] for i in chosen),
@@ -112,9 +108,7 @@ class Family:
     def minus(self, other: Family) -> Family:
         """Differences member by member, paired by document."""
         if self.names != other.names:
-            raise MeasurementError(
-                "families with different members cannot be subtracted; choose the same layers"
-            )
+            raise MeasurementError("families with different members cannot be subtracted; choose the same layers")
         both = tuple(bool(k) for k in self.known & other.known)
         return Family(
             self.names,
@@ -218,9 +212,7 @@ class Family:
         try:
             return self.names.index(name)
         except ValueError:
-            raise MeasurementError(
-                f"layer {name} was not measured; there are {_listed(self.names)}"
-            ) from None
+            raise MeasurementError(f"layer {name} was not measured; there are {_listed(self.names)}") from None
 
 
 def family(

@@ -107,9 +107,7 @@ class Smooth:
             if not np.isfinite(array).all():
                 bad = np.flatnonzero(~np.isfinite(array).all(axis=0))[0]
                 name = [d for stratum in self.sample.strata for d in stratum][bad]
-                raise MeasurementError(
-                    f"document {name} has a sum that is not a finite number; measure it again"
-                )
+                raise MeasurementError(f"document {name} has a sum that is not a finite number; measure it again")
 
     @cached_property
     def _split(self) -> tuple[str | None, Formula]:
@@ -117,9 +115,7 @@ class Smooth:
 
     @cached_property
     def _ratios(self) -> list[Array]:
-        return [
-            a.sum(axis=1) / t.sum(axis=1) for a, t in zip(self.numerators, self.denominators, strict=True)
-        ]
+        return [a.sum(axis=1) / t.sum(axis=1) for a, t in zip(self.numerators, self.denominators, strict=True)]
 
     @cached_property
     def inner(self) -> Array:
@@ -151,8 +147,7 @@ class Smooth:
         Centring keeps the second moments below free of cancellation.
         """
         columns: list[Array] = [
-            a - r[:, None] * t
-            for a, r, t in zip(self.numerators, self._ratios, self.denominators, strict=True)
+            a - r[:, None] * t for a, r, t in zip(self.numerators, self._ratios, self.denominators, strict=True)
         ]
         places, seen = [], dict[int, int]()
         for k, t in enumerate(self.denominators):
@@ -168,9 +163,7 @@ class Smooth:
         totals = [weights @ c.T for c in columns]  # (B, L or 1) each
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             shifts = [totals[e] / totals[t] for e, t in places]
-            value, gradient = evaluate(
-                self._split[1], [r + d for r, d in zip(self._ratios, shifts, strict=True)]
-            )
+            value, gradient = evaluate(self._split[1], [r + d for r, d in zip(self._ratios, shifts, strict=True)])
             # influence of document i = sum_c coefficient_c * column_ci
             coefficient: list[Array | float] = [0.0] * len(columns)
             for k, g in gradient.items():
@@ -232,9 +225,7 @@ class Smooth:
 
     def take(self, rows: Sequence[int]) -> Smooth:
         """Some of the members, in the order given."""
-        arrays = {
-            id(a): a if a.shape[0] == 1 else a[list(rows)] for a in (*self.numerators, *self.denominators)
-        }
+        arrays = {id(a): a if a.shape[0] == 1 else a[list(rows)] for a in (*self.numerators, *self.denominators)}
         whole, places = self.origin or (self, tuple(range(self.members)))
         return Smooth(
             self.sample,

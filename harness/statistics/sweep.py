@@ -70,7 +70,7 @@ class Sweep:
 
     def depths(self, low: float, high: float) -> list[int]:
         """Layers whose middle lies between two fractions of the depth; layer l of L has its middle at (l + ½)/L."""
-        return self._some(l for l in self.layers if low <= (l + 0.5) / self.depth <= high)
+        return self._some(layer for layer in self.layers if low <= (layer + 0.5) / self.depth <= high)
 
     def like(self, first: int, last: int, *, of: int) -> list[int]:
         """Layers that stand where layers `first` to `last` stand in a model of `of` layers."""

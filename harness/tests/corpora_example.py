@@ -34,8 +34,7 @@ def wikitext_lines() -> list[str]:
 def set_off(lines: list[str]) -> str:
     """As published: LF, a blank line before and after every heading, none around formulas."""
     return "".join(
-        f" \n{line}\n \n" if line.startswith(" = ") and line not in _FORMULAS else f"{line}\n"
-        for line in lines
+        f" \n{line}\n \n" if line.startswith(" = ") and line not in _FORMULAS else f"{line}\n" for line in lines
     )
 
 
@@ -48,9 +47,7 @@ class WordTokenizer:
     def __call__(self, text, add_special_tokens=True, return_attention_mask=True, verbose=True):
         self.calls += 1
         if not isinstance(text, str):
-            return {
-                "input_ids": [self(one, add_special_tokens=add_special_tokens)["input_ids"] for one in text]
-            }
+            return {"input_ids": [self(one, add_special_tokens=add_special_tokens)["input_ids"] for one in text]}
         ids = [3 + sum(map(ord, word)) % 1_000 for word in text.split()]
         return {"input_ids": [*self.bos, *ids, *self.eos] if add_special_tokens else ids}
 

@@ -63,9 +63,7 @@ def edit_config(folder: Path, **changes: Any) -> None:
     file.write_text(json.dumps(kept), encoding="utf-8")
 
 
-def edit_weights(
-    folder: Path, *, drop: str | None = None, add: dict[str, torch.Tensor] | None = None
-) -> None:
+def edit_weights(folder: Path, *, drop: str | None = None, add: dict[str, torch.Tensor] | None = None) -> None:
     """Rewrite model.safetensors without one tensor, or with others added or replaced."""
     file = folder / "model.safetensors"
     tensors = {name: tensor for name, tensor in load_file(file).items() if name != drop}

@@ -13,9 +13,7 @@ HOSTILE = "a|b`c<script>*d*\n# e\u202eevil\x1b[31m[x](javascript:1)"
 DEPTH = 6
 
 
-def measurement(
-    model: str = "smollm2-135m", corpus: str = "wikitext", D: int = 24, seed: int = 0
-) -> dict[str, Any]:
+def measurement(model: str = "smollm2-135m", corpus: str = "wikitext", D: int = 24, seed: int = 0) -> dict[str, Any]:
     """Six layers on D documents: layer 0 a catastrophe, layer 3 helpful, layer 5 unimportant."""
     rng = np.random.default_rng(seed)
     targets = rng.integers(60, 160, D)
@@ -41,9 +39,7 @@ def measurement(
         "depth": DEPTH,
         "layers": list(range(DEPTH)),
         "variants": list(per_token),
-        "documents": [
-            {"id": f"{i:016x}", "name": f"article {i}", "targets": int(n)} for i, n in enumerate(targets)
-        ],
+        "documents": [{"id": f"{i:016x}", "name": f"article {i}", "targets": int(n)} for i, n in enumerate(targets)],
         "nll": (3.2 * targets).tolist(),
         "delta": delta,
         "squares": {
@@ -132,9 +128,7 @@ def _content() -> str:
             "alllin-gpt2m-only-first-last-exceptions",
             "INCONCLUSIVE",
             [small],
-            elsewhere=[
-                {"corpus": "lambada", "verdict": "REFUTED", "reason": "too dear", "parts": [part("REFUTED")]}
-            ],
+            elsewhere=[{"corpus": "lambada", "verdict": "REFUTED", "reason": "too dear", "parts": [part("REFUTED")]}],
             comparison={
                 "worse": True,
                 "p_value": 0.0004,
@@ -144,9 +138,7 @@ def _content() -> str:
                 "part": "share of layers below 3 %",
             },
         ),
-        claim(
-            "alllin-folded", "not applicable", [small], reason="a gated MLP has no folded map", standing=None
-        ),
+        claim("alllin-folded", "not applicable", [small], reason="a gated MLP has no folded map", standing=None),
         claim("alllin-broken", "error", [small], reason="non-finite logits in layer 2", standing=None),
         claim("alllin-gpt2m-70pct-under-3", "REFUTED", [HOSTILE], corpus=HOSTILE),
         claim("scaling-gpt2-cheaper", "INCONCLUSIVE", [small, HOSTILE], reported={"text": None}),

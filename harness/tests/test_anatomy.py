@@ -157,9 +157,7 @@ def test_unknown_family() -> None:
 def test_config_without_a_depth(value: object) -> None:
     config = {"model_type": "gpt2", "n_embd": 8} | ({} if value is None else {"n_layer": value})
     assert FAMILIES["gpt2"].width(config) == 8
-    with pytest.raises(
-        ModelError, match=r"config.json of a gpt2 model: 'n_layer' is .*, not a positive number"
-    ):
+    with pytest.raises(ModelError, match=r"config.json of a gpt2 model: 'n_layer' is .*, not a positive number"):
         FAMILIES["gpt2"].layers(config)
 
 

@@ -1,13 +1,13 @@
 """In a world with article-like dependence, intervals cover and true claims get their verdict.
 
-Few simulations, so the tolerances are wide; ``python -m harness.statistics.calibration`` is the full run.
+Few simulations, so the tolerances are wide; ``python -m harness.calibration`` is the full run.
 """
 
 import numpy as np
 import pytest
 
-from harness.statistics import calibration
-from harness.statistics.calibration import GPT2_LARGE, TIED, World
+from harness import calibration
+from harness.calibration import GPT2_LARGE, TIED, World
 
 SIMULATIONS = 60
 

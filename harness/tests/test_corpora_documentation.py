@@ -143,9 +143,7 @@ def test_reading_real_documentation_does_not_import_the_package(tmp_path: Path) 
         "import sys; from pathlib import Path; from harness.corpora.documentation import *; "
         f"print(len(package_documents('scipy', Path({str(tmp_path)!r}))), 'scipy' in sys.modules)"
     )
-    out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.split()
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert int(out[0]) > 0
     assert out[1] == "False"
 
@@ -163,9 +161,7 @@ def test_documents_are_read_once_and_again_when_a_file_changes(
     assert package_documents("hut", tmp_path) == [(f"hut.{name}", words(70, "a"))]
 
 
-def test_a_damaged_cache_is_reported_and_made_again(
-    package: Callable[[dict[str, str]], Path], tmp_path: Path
-) -> None:
+def test_a_damaged_cache_is_reported_and_made_again(package: Callable[[dict[str, str]], Path], tmp_path: Path) -> None:
     package({sided(True): f'"""{words(60, "a")}"""'})
     first = package_documents("hut", tmp_path)
     (file,) = (tmp_path / "documentation").iterdir()
@@ -185,9 +181,7 @@ def test_fingerprint_is_that_of_the_wheels_record(package: Callable[[dict[str, s
     assert package_version("hut") == "1.0"
     assert by_record != by_files
     (root / "__pycache__").mkdir()
-    (info / "RECORD").write_text(
-        "hut/__pycache__/a.pyc,,\nhut-1.0.dist-info/RECORD,,\nhut/a.py,sha256=abc,8\n"
-    )
+    (info / "RECORD").write_text("hut/__pycache__/a.pyc,,\nhut-1.0.dist-info/RECORD,,\nhut/a.py,sha256=abc,8\n")
     assert package_fingerprint("hut") == by_record, "what an installer adds is no part of it"
     (info / "RECORD").write_text("hut/a.py,sha256=abd,8\n")
     assert package_fingerprint("hut") != by_record
@@ -199,9 +193,7 @@ def test_a_package_that_is_not_there_is_one_line(name: str, tmp_path: Path) -> N
         package_documents(name, tmp_path)
 
 
-def test_a_package_without_documentation_is_one_line(
-    package: Callable[[dict[str, str]], Path], tmp_path: Path
-) -> None:
+def test_a_package_without_documentation_is_one_line(package: Callable[[dict[str, str]], Path], tmp_path: Path) -> None:
     package({})
     with pytest.raises(CorpusError, match=r"^hut: none of its modules has 50 words"):
         package_documents("hut", tmp_path)
@@ -261,9 +253,7 @@ def test_the_two_halves_are_fixed_by_the_name_and_about_equal() -> None:
 
 
 @pytest.mark.parametrize("name", DOCUMENTED_PACKAGES)
-def test_real_documentation_gives_enough_documents(
-    name: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_real_documentation_gives_enough_documents(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     pytest.importorskip(name)
     documents = package_documents(name, tmp_path_factory.getbasetemp() / "documentation-cache")
     assert len(documents) >= 45, "45 % of them are a test split of at least 20"
@@ -283,8 +273,6 @@ def test_training_text_shares_no_document_with_the_evaluated_half(
     evaluated = [pair for name in DOCUMENTED_PACKAGES for pair in package_documents(name, cache)]
     assert len(training) > 500
     assert not {module for module, _ in training} & {module for module, _ in evaluated}
-    assert not any(
-        is_evaluated(module) for module, _ in training if module.split(".")[0] in DOCUMENTED_PACKAGES
-    )
+    assert not any(is_evaluated(module) for module, _ in training if module.split(".")[0] in DOCUMENTED_PACKAGES)
     kept = drop_near_duplicates(training, protected=[text for _, text in evaluated])
     assert kept == training, "a second pass finds nothing left to drop"

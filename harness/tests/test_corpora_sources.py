@@ -193,9 +193,7 @@ def test_a_damaged_cache_is_reported_and_made_again(wiki_file: Path, cache: Path
     kept.write_bytes(
         {"cut off": data[:500], "altered": data.replace(b"friends", b"enemies"), "no text": b"\xff"}[damage]
     )
-    with pytest.warns(
-        UserWarning, match=rf"corpus cache: {kept.name} is discarded and made again \(damaged\)"
-    ):
+    with pytest.warns(UserWarning, match=rf"corpus cache: {kept.name} is discarded and made again \(damaged\)"):
         assert load_documents(source, cache) == cold
     assert load_documents(source, cache) == cold
     assert kept.read_bytes() == data
@@ -203,9 +201,7 @@ def test_a_damaged_cache_is_reported_and_made_again(wiki_file: Path, cache: Path
 
 def test_a_cache_that_cannot_be_written_is_one_line(wiki_file: Path, tmp_path: Path):
     (tmp_path / "occupied").write_text("a file where the cache should be")
-    with pytest.raises(
-        CorpusError, match=r"the corpus cache .* cannot be written .*--evidence DIR"
-    ) as caught:
+    with pytest.raises(CorpusError, match=r"the corpus cache .* cannot be written .*--evidence DIR") as caught:
         load_documents(resolve_corpus(f"wikitext={wiki_file}"), tmp_path / "occupied")
     assert "\n" not in str(caught.value)
 
@@ -293,9 +289,7 @@ def no_network(tmp_path: Path, monkeypatch):
 @pytest.mark.parametrize("name", HUB_CORPORA)
 def test_without_a_network_the_remedy_is_a_file(name: str, cache: Path):
     message = refusal(name, cache)
-    assert message.startswith(
-        f"corpus {name}: the hub dataset {HUB_CORPORA[name].location} (test) cannot be read"
-    )
+    assert message.startswith(f"corpus {name}: the hub dataset {HUB_CORPORA[name].location} (test) cannot be read")
     assert message.endswith(f"connect to the hub, or give --corpus {name}=FILE")
 
 

@@ -32,9 +32,7 @@ def test_formulas_are_no_titles_in_any_layout():
 
 def test_hub_rows_are_cut_like_lines():
     text = set_off(wikitext_lines())
-    rows = [
-        "" if not line.strip() else f"{line}\n" for line in text.split("\n")
-    ]  # as Salesforce/wikitext has them
+    rows = ["" if not line.strip() else f"{line}\n" for line in text.split("\n")]  # as Salesforce/wikitext has them
     assert cut_articles(rows) == cut_articles(text.split("\n"))
 
 

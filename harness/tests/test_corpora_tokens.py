@@ -55,11 +55,7 @@ def test_a_warm_run_loads_no_tokenizer(documents: DocumentSet, tmp_path: Path):
     warm = tokenize(documents, refuse, HASH, tmp_path)
     assert (warm.ids == cold.ids).all()
     assert (warm.offsets == cold.offsets).all()
-    assert (
-        (warm.bos, warm.documents, warm.fingerprint)
-        == (cold.bos, cold.documents, cold.fingerprint)
-        != (None,) * 3
-    )
+    assert (warm.bos, warm.documents, warm.fingerprint) == (cold.bos, cold.documents, cold.fingerprint) != (None,) * 3
 
 
 def test_another_tokenizer_or_text_is_another_entry(documents: DocumentSet, tmp_path: Path):
@@ -71,12 +67,8 @@ def test_another_tokenizer_or_text_is_another_entry(documents: DocumentSet, tmp_
     assert (one.bos, other.bos, len(third)) == (None, (1,), 10)
 
 
-@pytest.mark.parametrize(
-    ("bos", "eos", "leading"), [(0, 0, None), (1, 0, (1,)), (0, 1, None), (1, 1, (1,))], ids=str
-)
-def test_the_habit_is_what_stands_in_front(
-    bos: int, eos: int, leading, documents: DocumentSet, tmp_path: Path
-):
+@pytest.mark.parametrize(("bos", "eos", "leading"), [(0, 0, None), (1, 0, (1,)), (0, 1, None), (1, 1, (1,))], ids=str)
+def test_the_habit_is_what_stands_in_front(bos: int, eos: int, leading, documents: DocumentSet, tmp_path: Path):
     tokenized = tokenize(documents, lambda: WordTokenizer(bool(bos), bool(eos)), HASH, tmp_path)
     assert tokenized.bos == leading
     windows = make_windows(tokenized, range(20), context=16, tokens=300)
@@ -130,9 +122,7 @@ def _tokenize(documents: DocumentSet, cache: Path, barrier, results) -> None:
 def test_two_processes_at_once_do_not_spoil_each_other(documents: DocumentSet, tmp_path: Path):
     context = multiprocessing.get_context("fork")
     barrier, results = context.Barrier(2), context.Queue()
-    workers = [
-        context.Process(target=_tokenize, args=(documents, tmp_path, barrier, results)) for _ in range(2)
-    ]
+    workers = [context.Process(target=_tokenize, args=(documents, tmp_path, barrier, results)) for _ in range(2)]
     for worker in workers:
         worker.start()
     one, other = (results.get(timeout=60) for _ in workers)

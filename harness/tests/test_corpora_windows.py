@@ -49,9 +49,7 @@ def test_no_order_of_reading_matters(texts: list[str], random):
     assert one == other
     by_text = {name: {read[i].text for i in members} for name, members in split_documents(read).items()}
     for order in (shuffled, one.documents):
-        assert {
-            name: {order[i].text for i in members} for name, members in split_documents(order).items()
-        } == by_text
+        assert {name: {order[i].text for i in members} for name, members in split_documents(order).items()} == by_text
 
 
 @settings(deadline=None)
@@ -137,9 +135,7 @@ contexts = st.integers(4, 64)
 @given(lengths, leading, contexts, st.integers(0, 3_000), st.integers(0, 40))
 def test_windows(lengths: list[int], bos, context: int, tokens: int, least: int):
     tokenized = numbered(lengths, bos)
-    windows = make_windows(
-        tokenized, range(len(lengths)), context=context, tokens=tokens, min_documents=least
-    )
+    windows = make_windows(tokenized, range(len(lengths)), context=context, tokens=tokens, min_documents=least)
     lead = len(bos or ())
     body, shortest = context - lead, max(2 - lead, 1)
     usable = [i for i, n in enumerate(lengths) if n >= shortest]
@@ -167,14 +163,10 @@ def test_windows(lengths: list[int], bos, context: int, tokens: int, least: int)
 
 @settings(deadline=None)
 @given(lengths, leading, contexts, st.integers(0, 3_000), st.randoms())
-def test_windows_do_not_depend_on_the_order_of_documents(
-    lengths: list[int], bos, context: int, tokens: int, random
-):
+def test_windows_do_not_depend_on_the_order_of_documents(lengths: list[int], bos, context: int, tokens: int, random):
     tokenized, members = numbered(lengths, bos), list(range(len(lengths)))
     one = make_windows(tokenized, members, context=context, tokens=tokens)
-    other = make_windows(
-        tokenized, random.sample(members, len(members)) + members, context=context, tokens=tokens
-    )
+    other = make_windows(tokenized, random.sample(members, len(members)) + members, context=context, tokens=tokens)
     assert [ids.tolist() for ids in one.ids] == [ids.tolist() for ids in other.ids]
     assert one.document.tolist() == other.document.tolist()
 
@@ -206,9 +198,7 @@ def test_documents_come_before_tokens():
 def test_only_the_documents_asked_for():
     windows = make_windows(numbered([50] * 10), [3, 8], context=16, tokens=10_000)
     assert windows.documents.tolist() == [3, 8]
-    assert windows.targets == 2 * (
-        50 - 4
-    )  # all of it, less the last position of three full windows and a short one
+    assert windows.targets == 2 * (50 - 4)  # all of it, less the last position of three full windows and a short one
 
 
 def test_no_usable_document_gives_no_window():

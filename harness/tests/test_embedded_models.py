@@ -226,8 +226,6 @@ def test_an_interrupted_training_ends_in_the_same_weights(
         with pytest.raises(KeyboardInterrupt):
             train.train(name, tmp_path / "broken")
     train.train(name, tmp_path / "broken")
-    whole, broken = (
-        torch.load(tmp_path / run / f"{name}.pt", weights_only=True) for run in ("whole", "broken")
-    )
+    whole, broken = (torch.load(tmp_path / run / f"{name}.pt", weights_only=True) for run in ("whole", "broken"))
     assert whole["step"] == broken["step"] == 6
     torch.testing.assert_close(broken["model"], whole["model"], rtol=0, atol=0)

@@ -58,9 +58,7 @@ def test_a_write_that_stops_half_way_leaves_nothing(store):
     )
     lines = result.stdout.splitlines()
     assert len(lines) == 2, result.stderr
-    assert all(
-        "File too large" in line and "free some space" in line and "--evidence" in line for line in lines
-    )
+    assert all("File too large" in line and "free some space" in line and "--evidence" in line for line in lines)
     assert files(store) == {f"records/{KEY}.evidence"}, "neither a temporary file nor a chunk is left"
     assert store.get(KEY) == record(1.0)
 
@@ -132,9 +130,7 @@ def test_a_read_only_store_is_read_and_says_that_it_cannot_be_written():
         assert damage.startswith("None")
         assert "left in its place" in damage
         assert len(errors) == 2
-        assert all(
-            "cannot write" in line and "Permission denied" in line and "--evidence" in line for line in errors
-        )
+        assert all("cannot write" in line and "Permission denied" in line and "--evidence" in line for line in errors)
         assert files(store) == before
 
 

@@ -40,9 +40,7 @@ def records(draw: st.DrawFn) -> Record:
     axes = {name: [f"{name}:{i}" for i in range(array.ndim)] for name, array in arrays.items()}
     lengths = {axis: n for name in arrays for axis, n in zip(axes[name], arrays[name].shape, strict=True)}
     coordinates = {
-        axis: draw(st.lists(JSON_SCALARS, min_size=n, max_size=n))
-        for axis, n in lengths.items()
-        if draw(st.booleans())
+        axis: draw(st.lists(JSON_SCALARS, min_size=n, max_size=n)) for axis, n in lengths.items() if draw(st.booleans())
     }
     return Record(draw(st.text()), draw(SETTINGS), arrays, axes, coordinates, draw(SETTINGS))
 

@@ -42,9 +42,7 @@ def info_of(folder: Path, *, allow_pickle: bool = False) -> ModelInfo:
         ("llama", {"tie_word_embeddings": True}, False),
     ],
 )
-def test_shape_and_size_are_those_of_the_model(
-    family: str, config: dict, parallel: bool, tmp_path: Path
-) -> None:
+def test_shape_and_size_are_those_of_the_model(family: str, config: dict, parallel: bool, tmp_path: Path) -> None:
     model = save_tiny(tmp_path / "tiny", family, dtype=torch.float16, **config)
     info = info_of(tmp_path / "tiny")
     assert (info.family, info.layers, info.width, info.vocabulary) == (family, 3, 16, 257)

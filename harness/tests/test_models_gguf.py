@@ -122,9 +122,7 @@ def info_of(file: Path) -> ModelInfo:
     ("kind", "quantization"),
     [("F32", None), ("F16", None), ("Q8_0", "Q8_0, dequantized"), ("Q4_1", "Q4_1, dequantized")],
 )
-def test_shape_and_quantization_come_from_the_metadata(
-    kind: str, quantization: str | None, tmp_path: Path
-) -> None:
+def test_shape_and_quantization_come_from_the_metadata(kind: str, quantization: str | None, tmp_path: Path) -> None:
     weights = write_tiny(tmp_path / "tiny.gguf", kind=gguf.GGMLQuantizationType[kind])
     info = info_of(tmp_path / "tiny.gguf")
     assert (info.name, info.location_name, info.kind, info.revision) == ("tiny", "tiny.gguf", "gguf", None)
@@ -152,8 +150,7 @@ def test_dequantized_weights_are_loaded(tmp_path: Path) -> None:
     write_tiny(tmp_path / "exact.gguf")
     write_tiny(tmp_path / "coarse.gguf", kind=gguf.GGMLQuantizationType.Q8_0)
     exact, coarse = (
-        load(resolve_model(str(file)), info_of(file))
-        for file in (tmp_path / "exact.gguf", tmp_path / "coarse.gguf")
+        load(resolve_model(str(file)), info_of(file)) for file in (tmp_path / "exact.gguf", tmp_path / "coarse.gguf")
     )
     values = np.random.default_rng(0).normal(0, 0.1, (258, 32)).astype(np.float32)
     embedding = exact.model.get_input_embeddings().weight
@@ -177,9 +174,7 @@ def test_a_truncated_file_is_named(kept: int, tmp_path: Path) -> None:
     file = tmp_path / "tiny.gguf"
     write_tiny(file)
     file.write_bytes(file.read_bytes()[:kept])
-    with pytest.raises(
-        ModelError, match=r"^tiny\.gguf is truncated or not a GGUF file; copy or download it again$"
-    ):
+    with pytest.raises(ModelError, match=r"^tiny\.gguf is truncated or not a GGUF file; copy or download it again$"):
         info_of(file)
 
 
@@ -208,9 +203,7 @@ def test_what_loading_would_get_wrong_is_refused(lacking: str, message: str, tmp
 def test_a_tensor_that_the_loader_would_drop_is_noticed(tmp_path: Path) -> None:
     weights = write_tiny(tmp_path / "tiny.gguf", lacking="a place")
     info = info_of(tmp_path / "tiny.gguf")
-    with pytest.raises(
-        ModelError, match=rf"holds {weights} weights, of which the loader took {weights - 32};"
-    ):
+    with pytest.raises(ModelError, match=rf"holds {weights} weights, of which the loader took {weights - 32};"):
         load(resolve_model(str(tmp_path / "tiny.gguf")), info)
 
 

@@ -92,9 +92,7 @@ def test_loading_switches_tf32_off(gpt2: Path) -> None:
     assert not torch.backends.cudnn.allow_tf32
 
 
-def test_loading_is_quiet_and_leaves_the_callers_settings(
-    gpt2: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_loading_is_quiet_and_leaves_the_callers_settings(gpt2: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from transformers.utils import logging
 
     logging.enable_progress_bar()
@@ -108,9 +106,7 @@ def test_loading_is_quiet_and_leaves_the_callers_settings(
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(
-    "name", ["transformer.h.1.mlp.c_fc.weight", "transformer.ln_f.bias", "transformer.wte.weight"]
-)
+@pytest.mark.parametrize("name", ["transformer.h.1.mlp.c_fc.weight", "transformer.ln_f.bias", "transformer.wte.weight"])
 def test_a_missing_weight_is_never_made_up(name: str, gpt2: Path) -> None:
     edit_weights(gpt2, drop=name)
     assert "its weights lack " in refusal(gpt2)
@@ -217,9 +213,7 @@ def test_a_tokenizers_own_bos_is_kept(gpt2: Path) -> None:
             {"Sequence": {"id": "A", "type_id": 0}},
         ],
         "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
-        "special_tokens": {
-            "<|endoftext|>": {"id": "<|endoftext|>", "ids": [256], "tokens": ["<|endoftext|>"]}
-        },
+        "special_tokens": {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [256], "tokens": ["<|endoftext|>"]}},
     }
     (gpt2 / "tokenizer.json").write_text(json.dumps(table), encoding="utf-8")
     ids = load_tokenizer(resolve_model(str(gpt2)))("ab").input_ids

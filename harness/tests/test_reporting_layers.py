@@ -33,9 +33,7 @@ def test_intervals_are_those_of_the_claims() -> None:
     t = layer_table(m, seed=3)
     tokens = np.array([d["targets"] for d in m["documents"]], dtype=float)
     ids = [d["id"] for d in m["documents"]]
-    families = {
-        v: cost_family(m["layers"], np.array(m["delta"][v]), tokens, ids, seed=3) for v in ("linear", "mean")
-    }
+    families = {v: cost_family(m["layers"], np.array(m["delta"][v]), tokens, ids, seed=3) for v in ("linear", "mean")}
     np.testing.assert_array_equal(t.cost_interval, families["linear"].interval())
     share = captured(families["linear"], families["mean"])
     np.testing.assert_array_equal(t.captured_interval, share.interval())

@@ -189,9 +189,7 @@ def test_only_what_was_measured_is_explained() -> None:
 def test_verdicts_of_the_statistics_fit_in(tmp_path) -> None:  # type: ignore[no-untyped-def]
     m = measurement()
     tokens = np.array([document["targets"] for document in m["documents"]], dtype=float)
-    costs = cost_family(
-        m["layers"], np.array(m["delta"]["linear"]), tokens, [d["id"] for d in m["documents"]]
-    )
+    costs = cost_family(m["layers"], np.array(m["delta"]["linear"]), tokens, [d["id"] for d in m["documents"]])
     verdicts = {
         "share": judge(costs.share_below(0.03)).at_least(0.70),
         "count": judge(costs.count_above(0.10)).at_most(2),
@@ -259,9 +257,7 @@ def test_a_run_without_anything_still_renders() -> None:
 
 def test_numbers_that_do_not_exist_are_dashes_not_nan() -> None:
     told = report()
-    bare = part(
-        "INCONCLUSIVE", value=None, interval=[None, None], smallest_effect=None, documents_needed=None
-    )
+    bare = part("INCONCLUSIVE", value=None, interval=[None, None], smallest_effect=None, documents_needed=None)
     half = part("INCONCLUSIVE", interval=[0.1, None], unit="cost")
     told["claims"] = [claim("bare", "INCONCLUSIVE", [SMALL], parts=[bare, half])]
     single = measurement(D=1)
@@ -314,11 +310,7 @@ def test_hostile_names_stay_text(rendered: str) -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(
-    st.text(
-        st.characters(codec=None) | st.sampled_from("|`<>\n\r#*_[]()!&\\~$-+=:1.\u202e\u2028"), max_size=30
-    )
-)
+@given(st.text(st.characters(codec=None) | st.sampled_from("|`<>\n\r#*_[]()!&\\~$-+=:1.\u202e\u2028"), max_size=30))
 def test_any_name_stays_text(name: str) -> None:
     told = report()
     told["measurements"] = []

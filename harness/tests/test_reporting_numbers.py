@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.reporting import numbers
+from harness import numbers
 from harness.reporting.escape import block, slug, text, visible, without_paths
 from harness.reporting.tables import listed, table
 
@@ -121,9 +121,7 @@ def test_text(name: str, shown: str) -> None:
     assert text(name) == shown
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"), [("1. x", r"1\. x"), ("# x", r"\# x"), ("- x", r"\- x"), ("> x", r"\> x")]
-)
+@pytest.mark.parametrize(("name", "shown"), [("1. x", r"1\. x"), ("# x", r"\# x"), ("- x", r"\- x"), ("> x", r"\> x")])
 def test_block(name: str, shown: str) -> None:
     assert block(name) == shown
 

@@ -77,9 +77,7 @@ def test_the_file_is_strict_json_with_nine_digits(tmp_path: Path) -> None:
 
 def test_messages_lose_absolute_paths_and_keep_names(tmp_path: Path) -> None:
     told = report()
-    told["errors"][0]["message"] = (
-        "/home/someone/models/m.safetensors: truncated (see https://example.org/a/b)"
-    )
+    told["errors"][0]["message"] = "/home/someone/models/m.safetensors: truncated (see https://example.org/a/b)"
     told["claims"][0]["reason"] = "cannot read '/srv/my data/x.jsonl'"
     schema.write(told, tmp_path / "report.json")
     read = schema.load(tmp_path)
@@ -236,9 +234,7 @@ def _fields(value: object, path: tuple = ()):  # type: ignore[no-untyped-def]
         (b"{}", "schema is None"),
     ],
 )
-def test_what_is_no_report_is_refused_in_one_line(
-    tmp_path: Path, content: bytes | None, complaint: str
-) -> None:
+def test_what_is_no_report_is_refused_in_one_line(tmp_path: Path, content: bytes | None, complaint: str) -> None:
     path = tmp_path / "report.json"
     if content is not None:
         path.write_bytes(content)

@@ -70,15 +70,11 @@ def test_refits_widen_unpaired_comparisons_only():
     then, elsewhere = cost(sums(6)), cost(sums(7), tuple(f"other{i}" for i in range(D)))
     plain, refitted = (compare_to_baseline(then, elsewhere, +1, v) for v in (0.0, 1e-4))
     half = [np.diff(c.interval)[0] / 2 for c in (plain, refitted)]
-    assert half[1] / half[0] == pytest.approx(
-        np.hypot((then - elsewhere).se, np.sqrt(2e-4)) / (then - elsewhere).se
-    )
+    assert half[1] / half[0] == pytest.approx(np.hypot((then - elsewhere).se, np.sqrt(2e-4)) / (then - elsewhere).se)
     same = compare_to_baseline(cost(sums(8)), then, +1, 1e-4)
     assert same.interval == compare_to_baseline(cost(sums(8)), then, +1).interval
     family, other = layers([sums(6)]), layers([sums(7)], tuple(f"other{i}" for i in range(D)))
-    wide, narrow = (
-        compare_to_baseline(family.maximum(), other.maximum(), +1, v).interval for v in (1e-4, 0.0)
-    )
+    wide, narrow = (compare_to_baseline(family.maximum(), other.maximum(), +1, v).interval for v in (1e-4, 0.0))
     assert wide[0] < narrow[0]
     assert wide[1] > narrow[1]
 
@@ -98,8 +94,7 @@ def test_p_values_of_equal_normal_documents_are_those_of_the_paired_t_test():
 
 def test_p_values_hold_their_level_without_a_change():
     p = [
-        compare_to_baseline(cost(sums(s, 0.02 - TOLERANCE)), cost(sums(s + 5000, 0.02)), +1).p_value
-        for s in range(300)
+        compare_to_baseline(cost(sums(s, 0.02 - TOLERANCE)), cost(sums(s + 5000, 0.02)), +1).p_value for s in range(300)
     ]
     assert np.mean(np.array(p) <= 0.05) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 300)
 

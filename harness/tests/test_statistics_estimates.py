@@ -136,9 +136,7 @@ def test_a_difference_with_itself_is_zero_without_spread():
 
 def test_a_ratio_is_undefined_where_its_denominator_may_be_zero():
     s, tokens = skewed(7)
-    data = DocumentSums(
-        ids(60), tokens, {"a": s, "sure": s + tokens, "unsure": s - s.sum() / tokens.sum() * tokens}
-    )
+    data = DocumentSums(ids(60), tokens, {"a": s, "sure": s + tokens, "unsure": s - s.sum() / tokens.sum() * tokens})
     ratio = data.ratio("a", "sure")
     assert not ratio.undefined
     assert ratio.value == pytest.approx(s.sum() / (s + tokens).sum())
@@ -251,9 +249,7 @@ def test_sums_that_make_no_sense_are_refused_in_one_line(documents, tokens, a, m
 
 # ---- formulas
 
-leaf = st.one_of(
-    st.integers(0, 2).map(lambda k: ["ratio", k]), st.floats(-2, 2).map(lambda x: ["constant", x])
-)
+leaf = st.one_of(st.integers(0, 2).map(lambda k: ["ratio", k]), st.floats(-2, 2).map(lambda x: ["constant", x]))
 formulas = st.recursive(
     leaf,
     lambda f: st.one_of(

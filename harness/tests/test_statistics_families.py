@@ -58,9 +58,7 @@ def test_a_part_of_a_family_shares_its_draws_with_one_measured_apart():
     part = f.only([7, 2, 5])
     assert part.names == (2, 5, 7), "parts keep the family's order"
     whole = f.smooth
-    apart = cost_family(
-        (2, 5, 7), whole.numerators[0][[2, 5, 7]], whole.denominators[0][0], f.smooth.sample.strata[0]
-    )
+    apart = cost_family((2, 5, 7), whole.numerators[0][[2, 5, 7]], whole.denominators[0][0], f.smooth.sample.strata[0])
     assert part.interval() == pytest.approx(apart.interval(), rel=1e-12)
     assert part.cheapest().members() == apart.cheapest().members()
     nested = f.only(range(1, 9)).only([7, 2, 5])
@@ -73,9 +71,7 @@ def test_the_mean_is_a_smooth_estimate_of_the_mean_cost():
     mean = f.mean()
     assert mean.value == pytest.approx(f.values.mean(), rel=1e-12)
     flat = family(f.names, f.smooth.numerators[0], f.smooth.denominators[0][0], f.smooth.sample.strata[0])
-    one = family(
-        ["mean"], f.smooth.numerators[0].mean(axis=0), f.smooth.denominators[0][0], f.smooth.sample.strata[0]
-    )
+    one = family(["mean"], f.smooth.numerators[0].mean(axis=0), f.smooth.denominators[0][0], f.smooth.sample.strata[0])
     assert flat.mean().interval() == pytest.approx(one.at("mean").interval(), rel=1e-9)
 
 

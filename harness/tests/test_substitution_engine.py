@@ -180,9 +180,7 @@ def test_a_block_that_adds_to_its_mlps_output_in_place() -> None:
         torch.testing.assert_close(seen.y, expected.layers[layer].y, rtol=0, atol=1e-4)
         zero = torch.zeros_like(seen.y)[None]
         nll = variant_nll(it, base, layer, zero)
-        torch.testing.assert_close(
-            nll, variant_nll(it, expected, layer, zero), rtol=0, atol=1e-4, equal_nan=True
-        )
+        torch.testing.assert_close(nll, variant_nll(it, expected, layer, zero), rtol=0, atol=1e-4, equal_nan=True)
 
 
 BRANCHES = {

@@ -1,7 +1,7 @@
 """Do intervals cover, and do verdicts come? A simulated world with article-like dependence and a known truth.
 
-    python -m harness.statistics.calibration                          # the full table, some minutes
-    python -m harness.statistics.calibration --simulations 100 --documents 60
+    python -m harness.calibration                          # the full table, some minutes
+    python -m harness.calibration --simulations 100 --documents 60
 
 The world: delta NLL of a token is the mean of its layer, an effect of its document, and noise of its own.
 
@@ -234,12 +234,10 @@ def _lines(columns: Sequence[Sequence[Row]]) -> Iterator[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m harness.statistics.calibration", description=__doc__,
+    parser = argparse.ArgumentParser(prog="python -m harness.calibration", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--simulations", type=int, default=2000, help="samples for each cell (default: 2000)")
-    parser.add_argument(
-        "--documents", type=int, nargs="+", default=[20, 40, 60, 100], help="sizes of the samples"
-    )
+    parser.add_argument("--documents", type=int, nargs="+", default=[20, 40, 60, 100], help="sizes of the samples")
     options = parser.parse_args(arguments)
     for line in table(options.documents, options.simulations):
         print(line, flush=True)
