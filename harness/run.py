@@ -137,7 +137,7 @@ class Run:
         )
 
     def layers(self, model: str) -> tuple[int, ...]:
-        """The layers to measure: those wanted, within ``--layers``. Raises MeasurementError beyond the model's depth."""
+        """The layers to measure: those wanted, within ``--layers``. Raises MeasurementError beyond the last layer."""
         depth = self.info(model).layers
         chosen = set(range(depth)) if self.settings.layers is None else set(self.settings.layers)
         if beyond := [layer for layer in sorted(chosen) if layer >= depth]:
@@ -146,7 +146,7 @@ class Run:
         return tuple(sorted(chosen if wanted is None else chosen & wanted))
 
     def sweeps(self, model: str) -> list[Sweep]:
-        """The sweeps of a model on all of its corpora, measured where the store lacks them; then the model is let go."""
+        """The sweeps of a model on all of its corpora, measured where the store lacks them; the model is then let go."""
         try:
             return [self.sweep(model, corpus) for corpus in self.corpora(model)]
         finally:

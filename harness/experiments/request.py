@@ -62,7 +62,7 @@ class Request:
 
     @property
     def windows_per_chunk(self) -> int:
-        """How many windows one chunk of the sweep takes: set by the amount of work, and so the same on every machine."""
+        """How many windows one chunk of the sweep takes: set by the amount of work, so the same on every machine."""
         d, L, V = self.model.width, self.model.layers, self.model.vocabulary
         flops_per_token = 2 * (12 * d * d * L / 2 + d * V) * L * len(self.variants)
         return max(1, min(16, round(_CHUNK_FLOPS / (flops_per_token * self.budget.context))))

@@ -25,8 +25,8 @@ def add_options(parser: pytest.Parser) -> None:
 
     option(
         "--model",
-        "model to judge; may be repeated: a short name (smollm2-135m, gpt2-medium, ...), a folder, a .gguf file, or a hub "
-        "id owner/name[@revision]. Default: the two embedded models",
+        "model to judge; may be repeated: a short name (smollm2-135m, gpt2-medium, ...), a folder, a .gguf file, "
+        "or a hub id owner/name[@revision]. Default: the two embedded models",
         action="append",
         default=[],
         metavar="MODEL",

@@ -17,7 +17,7 @@ _VERDICT = 12
 
 
 def render(report: Mapping[str, Any]) -> list[str]:
-    """Lines for the end of a run: per model a tally, then claim, verdict, measured [interval] and predicate.
+    """Lines for the end of a run: per model a tally, then claim, verdict and measured [interval].
 
     Claims that do not apply to a model are counted and left to report.md; what broke is told at the end.
     """
@@ -52,47 +52,25 @@ def clip(shown: str, columns: int) -> str:
 
 
 def _rows(claims: Sequence[dict[str, Any]]) -> list[str]:
-    """One line a claim; the columns take what they need."""
+    """One line a claim; numbers take what they need, then the claim's title."""
     cells = [_cells(claim) for claim in claims]
-    if not cells:
-        return []
-    free = WIDTH - _VERDICT - 3 * len(_GAP)
-    needs = [max(width(row[column]) for row in cells) for column in (0, 2, 3)]
-    claim, measured, predicate = _fit(needs, free)
+    measured = min(max((width(row[2]) for row in cells), default=0), WIDTH // 2)
+    title = WIDTH - _VERDICT - measured - 2 * len(_GAP)
     return [
-        _GAP.join(
-            [
-                _pad(clip(row[0], claim), claim),
-                _pad(row[1], _VERDICT),
-                _pad(clip(row[2], measured), measured),
-                clip(row[3], predicate),
-            ]
-        ).rstrip()
+        _GAP.join([_pad(clip(row[0], title), title), _pad(row[1], _VERDICT), clip(row[2], measured)]).rstrip()
         for row in cells
     ]
 
 
-def _fit(needs: Sequence[int], free: int) -> list[int]:
-    """Widths of claim, measured and predicate that add up to at most `free`.
-
-    The predicate gives way first (the claim's sentence implies it), then a long claim id, numbers last.
-    """
-    widths = list(needs)
-    for column, least in ((2, 13), (0, 24), (1, 20), (2, 0), (0, 0)):
-        excess = max(0, sum(widths) - free)
-        widths[column] -= min(excess, max(0, widths[column] - least))
-    return widths
-
-
-def _cells(claim: dict[str, Any]) -> tuple[str, str, str, str]:
+def _cells(claim: dict[str, Any]) -> tuple[str, str, str]:
     part = deciding_part(claim)
-    name = visible(claim["id"])
+    title = ascii_only(visible(claim["title"]))
     verdict = _SHORT.get(claim["verdict"], claim["verdict"])
     if part is None:  # a broken measurement; its message has a line of its own below the tables
-        return name, verdict, "", ""
+        return title, verdict, ""
     value, ends = estimate(part.get("value"), part.get("interval"), part.get("unit"))
     measured = ("lead " if is_lead(part) else "") + (value if ends == NOTHING else f"{value} {ends}")
-    return name, verdict, ascii_only(measured), ascii_only(visible(part["predicate"]))
+    return title, verdict, ascii_only(measured)
 
 
 def _pad(shown: str, columns: int) -> str:

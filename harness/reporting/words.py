@@ -24,8 +24,9 @@ READING = """\
 - **Interval**: the values that the test documents leave open, at 95 % unless another level is given (90
   % where a claim says that two things are the same). It is a studentised bootstrap interval over
   documents: the document, not the token, is the unit that varies. Where a claim is about many layers
-  its interval holds for all of them at once; counts, shares, maxima and rankings of layers are bounded
-  from those simultaneous intervals.
+  its interval holds for all of them at once. Counts, shares, maxima and medians of layers are never
+  resampled: they are bounded by closed tests over the layers, rankings by comparing each layer with the
+  best.
 - **Predicate**: what the claim wants of the measured number, fixed before anything was measured.
 - A claim about *which* layer is the cheapest or the dearest is judged by a **lead**: how far the best
   of the layers that it names is ahead of the best of all others. Its predicate holds where the lead is

@@ -99,7 +99,7 @@ class Sweep:
 
     @cached_property
     def captured(self) -> Family:
-        """Share of the MLP's effect that the linear map captures, 1 − (L_lin − L_full)/(L_mean − L_full), all layers."""
+        """Share of the MLP's effect that the linear map captures, 1 − (L_lin − L_full)/(L_mean − L_full), by layer."""
         self._all_layers()
         return captured(self._family(self.linear, self.layers), self._family(MEAN, self.layers))
 
@@ -148,7 +148,7 @@ class Sweeps:
         return sorted(found, key=lambda sweep: (sweep.info["parameters"] or 0, sweep.model))
 
     def like_sized(self, one: str, other: str) -> list[tuple[Sweep, Sweep]]:
-        """Pairs of a model of each family whose sizes differ by at most half. Raises NotApplicable where there is none."""
+        """Pairs of a model of each family whose sizes differ by at most half; NotApplicable where there is none."""
         pairs = [
             (a, b)
             for a in self.of_family(one)

@@ -14,10 +14,9 @@ SMALL = "smollm2-135m"
 def test_the_example() -> None:
     lines = terminal.render(report())
     assert lines[0] == f"{SMALL}: 1 SUPPORTED, 1 REFUTED, 1 INCONCLUSIVE, 1 n/a, 1 ERROR"
-    assert lines[1] == "alllin-gpt2m-70pct-un...  SUPPORTED     50.0 % [33.3, 66.7]        at least 70 %"
+    assert lines[1] == "Most layers cost little                  SUPPORTED     50.0 % [33.3, 66.7]"
     assert any("REFUTED" in line and "22,780 % [21,010, 24,170]" in line for line in lines)
-    assert not any(line.startswith("alllin-folded") for line in lines)
-    assert any(line.startswith("alllin-broken") and "ERROR" in line for line in lines)
+    assert sum("ERROR" in line for line in lines) == 2, "one in the tally, one in its row"
     assert lines[-1] == "error: alllin-broken: non-finite logits in layer 2"
 
 
@@ -28,20 +27,16 @@ def test_rows_are_plain_ascii_but_for_names() -> None:
 
 def test_every_judged_claim_has_a_row() -> None:
     told = report()
-    told["claims"] = [claim(f"claim-number-{i}", "REFUTED", [SMALL]) for i in range(30)]
+    told["claims"] = [claim("x", "REFUTED", [SMALL]) | {"title": f"claim-number-{i}"} for i in range(30)]
     lines = terminal.render(told)
     assert [line.split()[0] for line in lines[1:31]] == [f"claim-number-{i}" for i in range(30)]
 
 
-def test_ids_are_cut_last_enough_to_be_told_apart() -> None:
+def test_a_title_of_42_columns_is_whole() -> None:
     told = report()
-    told["claims"] = [
-        claim("alllin-gpt2m-only-first-last-exceptions", "INCONCLUSIVE", [SMALL]),
-        claim("alllin-gpt2l-worst-barely-above-p2.8b-best", "INCONCLUSIVE", [SMALL]),
-    ]
-    first, second = (line.split()[0] for line in terminal.render(told)[1:3])
-    assert first.startswith("alllin-gpt2m-only-first")
-    assert second.startswith("alllin-gpt2l-worst-barely")
+    title = "the linear map captures 96 % of the effect"
+    told["claims"] = [claim("x", "INCONCLUSIVE", [SMALL]) | {"title": title}]
+    assert terminal.render(told)[1].startswith(title)
 
 
 def test_a_lead_is_called_one() -> None:
@@ -54,7 +49,7 @@ def test_a_lead_is_called_one() -> None:
         unit="relative perplexity",
     )
     told["claims"] = [claim("cheapest", "SUPPORTED", [SMALL], parts=[lead])]
-    assert "lead 0.40 % [0.10, 0.70]  lies in 6-17" in terminal.render(told)[1]
+    assert terminal.render(told)[1].endswith("lead 0.40 % [0.10, 0.70]")
 
 
 def test_nothing_judged() -> None:
