@@ -220,6 +220,8 @@ class WanamakerPlugin:
                 pytest.fail(f"worse than the baseline by {change.told}; {line}", pytrace=False)
             if judged.word == "INCONCLUSIVE" and inconclusive != "pass":
                 pytest.skip(line)
+        elif self.config.getoption("update_baseline"):
+            return  # the first baseline: there is nothing to be worse than
         elif judged.word == "REFUTED" or (judged.word == "INCONCLUSIVE" and inconclusive == "fail"):
             pytest.fail(line, pytrace=False)
         elif judged.word == "INCONCLUSIVE" and inconclusive == "skip":

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.corpora import split_documents
+from harness.corpora import documentation, split_documents
 from harness.errors import WanamakerError
 from harness.plugin import items as claims
 from harness.plugin import options
@@ -93,6 +93,11 @@ def _why(broken: pytest.TestReport | None) -> str:
         return str(broken.longrepr[2]).removeprefix("Skipped: ").removeprefix("not applicable: ")
     lines = [line for line in broken.longreprtext.strip().splitlines() if line.strip()]
     return lines[-1].removeprefix("E").strip() if lines else "the measurement broke"
+
+
+def _version(package: str) -> str:
+    """Version of the package whose documentation was read."""
+    return documentation.package_version(package)
 
 
 class ReportFile:
@@ -228,7 +233,7 @@ class ReportFile:
         return {
             "name": source.name,
             "kind": source.kind,
-            "origin": source.label,
+            "origin": f"{source.label} {_version(source.location)}" if source.kind == "documentation" else source.label,
             "fingerprint": documents.fingerprint,
             "documents": len(documents),
             "splits": {name: len(members) for name, members in split_documents(documents).items()},

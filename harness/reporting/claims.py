@@ -98,7 +98,7 @@ def _part(corpus: str | None, part: dict[str, Any]) -> list[str]:
     level, needed = part.get("level"), part.get("documents_needed")
     return [
         text(corpus or NOTHING),
-        text(part["name"]),
+        text(part["name"]) or NOTHING,
         text(part["predicate"]),
         bold(part["status"]),
         *_measured(part),
@@ -163,8 +163,6 @@ def _comparison(claim: dict[str, Any]) -> str:
     p = comparison.get("p_value")
     if p is not None:
         how += f", one-sided p {'< 0.001' if p < 0.001 else '= ' + number(p)}"
+    part = f", {text(comparison['part'])}" if comparison["part"] else ""
     found = "**worse, beyond noise**" if comparison["worse"] else "not worse beyond noise"
-    return (
-        f"Against the baseline, {text(comparison['part'])}: {moved} ({how}): {found}. "
-        f"The test {_OUTCOMES[claim['outcome']]}."
-    )
+    return f"Against the baseline{part}: {moved} ({how}): {found}. The test {_OUTCOMES[claim['outcome']]}."

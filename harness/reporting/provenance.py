@@ -17,8 +17,12 @@ def section(report: Mapping[str, Any]) -> str:
         parts += [f"### Model {text(model['name'])}", _model(model)]
     for corpus in report["corpora"]:
         parts += [f"### Corpus {text(corpus['name'])}", _corpus(corpus)]
-    if keys := [(m["model"], m["corpus"], key) for m in report["measurements"] for key in m["records"]]:
-        lines = [f"- {block(model)} on {text(corpus)}: {_hash(key)}" for model, corpus, key in keys]
+    if measured := [m for m in report["measurements"] if m["records"]]:
+        lines = [
+            f"- {block(m['model'])} on {text(m['corpus'])}, a record a layer, named by the start of its key: "
+            + ", ".join(_hash(key[:12]) for key in m["records"])
+            for m in measured
+        ]
         parts += ["### Records in the evidence store", "\n".join(lines)]
     return "\n\n".join(parts)
 
