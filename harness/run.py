@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.corpora import DocumentSet, load_documents, resolve_corpus
+from harness.corpora import DocumentSet, load_documents, resolve_corpus, with_training
 from harness.corpora.sources import CorpusSource
 from harness.errors import MeasurementError
 from harness.evidence import Record, Store
@@ -80,7 +80,7 @@ class Run:
     _subject: tuple[str, Subject] | None = field(default=None, init=False)
     _sweeps: dict[tuple[str, str, tuple[int, ...]], Sweep] = field(default_factory=dict, init=False)
     _infos: dict[str, ModelInfo] = field(default_factory=dict, init=False)
-    _documents: dict[str, DocumentSet] = field(default_factory=dict, init=False)
+    _documents: dict[CorpusSource, DocumentSet] = field(default_factory=dict, init=False)
 
     @cached_property
     def store(self) -> Store:
@@ -105,7 +105,11 @@ class Run:
     def corpora(self, model: str) -> list[CorpusSource]:
         """The corpora a model is measured on; the first is the one that its claims are judged on."""
         names = self.settings.corpora or (EMBEDDED_CORPORA if model in EMBEDDED_MODELS else DEFAULT_CORPORA)
-        return [self.corpus(name) for name in names]
+        sources = [self.corpus(name) for name in names]
+        if self.budget(model).name.split(",")[0] == "full":
+            # Where the hub has a training part, fits and choices take theirs from it and leave all the rest to `test`.
+            return [with_training(source) for source in sources]
+        return sources
 
     def corpus(self, text: str) -> CorpusSource:
         """A corpus as ``--corpus`` names it. Raises CorpusError for one that leads nowhere; touches no network."""
@@ -113,10 +117,10 @@ class Run:
 
     def documents(self, corpus: CorpusSource) -> DocumentSet:
         """A corpus's documents."""
-        if corpus.name not in self._documents:
+        if corpus not in self._documents:
             self.progress(f"reading corpus {corpus.name}", 0, 1)
-            self._documents[corpus.name] = load_documents(corpus, self.cache)
-        return self._documents[corpus.name]
+            self._documents[corpus] = load_documents(corpus, self.cache)
+        return self._documents[corpus]
 
     def budget(self, model: str) -> Budget:
         """The budget of a model."""
@@ -146,7 +150,7 @@ class Run:
         return tuple(sorted(chosen if wanted is None else chosen & wanted))
 
     def sweeps(self, model: str) -> list[Sweep]:
-        """The sweeps of a model on all of its corpora, measured where the store lacks them; the model is then let go."""
+        """The sweeps of a model on all of its corpora, measured where the store lacks them; then it is let go."""
         try:
             return [self.sweep(model, corpus) for corpus in self.corpora(model)]
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Generator
 from typing import Any
 
@@ -29,6 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Check what was asked for, before anything is collected."""
     config.addinivalue_line("markers", "gpu: a claim on one of the paper's six models")
+    if workers := getattr(config, "workerinput", {}).get("workercount"):
+        # Before torch is imported: workers share the cores rather than each taking all of them.
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
     config.pluginmanager.register(WanamakerPlugin(config), PLUGIN)
 
 

@@ -223,7 +223,7 @@ def test_provenance_names_everything_and_no_path(rendered: str) -> None:
         "cd" * 32,
         "ef" * 32,
         "12" * 32,
-        "ab" * 32,
+        "ab" * 6,
         "smollm2.gguf",
         "Q4\\_1",
         "fit 15, gate 9, select 9, test 27",
