@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from harness.errors import WanamakerError
 from harness.models.sources import PAPER_MODELS, resolve_model
 from harness.paper import PaperClaim, load_paper
 from harness.plugin.claims import ClaimTest, claim_of
 from harness.run import EMBEDDED_MODELS
 
 NO_CUDA = "no CUDA device; add --device cpu to run on the CPU"
-_PAPER_FILES: dict[Path, dict[str, PaperClaim]] = {}
 
 
 @dataclass(frozen=True)
@@ -25,14 +26,20 @@ class Group:
     models: tuple[str, ...]
 
 
-def paper_claims(test_file: Path) -> dict[str, PaperClaim]:
-    """The paper.toml beside a test file, by claim id."""
-    path = test_file.parent / "paper.toml"
-    if path not in _PAPER_FILES:
-        if not path.is_file():
-            raise pytest.UsageError(f"{test_file.name} holds claims, but there is no paper.toml beside it")
-        _PAPER_FILES[path] = load_paper(path)
-    return _PAPER_FILES[path]
+def paper_file(test_file: Path) -> Path:
+    """The paper.toml beside a test file."""
+    return test_file.parent / "paper.toml"
+
+
+@cache
+def paper_claims(path: Path) -> dict[str, PaperClaim]:
+    """The entries of a paper.toml, by claim id. Raises CollectError, in one line, where it is missing or wrong."""
+    if not path.is_file():
+        raise pytest.Collector.CollectError("there are claims here, but no paper.toml beside them")
+    try:
+        return load_paper(path)
+    except WanamakerError as error:
+        raise pytest.Collector.CollectError(str(error)) from None
 
 
 def parametrize(metafunc: pytest.Metafunc, models: Sequence[str], explicit: bool) -> None:
@@ -40,8 +47,8 @@ def parametrize(metafunc: pytest.Metafunc, models: Sequence[str], explicit: bool
     test = claim_of(metafunc.function)
     if test is None:
         return
-    if test.id not in paper_claims(Path(metafunc.module.__file__ or "")):
-        raise pytest.UsageError(f"{metafunc.function.__name__}: paper.toml has no claim {test.id!r}")
+    if test.id not in paper_claims(paper_file(Path(metafunc.module.__file__ or ""))):
+        raise pytest.Collector.CollectError(f"{metafunc.function.__name__}: paper.toml has no claim {test.id!r}")
     if "sweeps" in metafunc.fixturenames:
         groups = _groups(models, explicit)
         params = [pytest.param(g, id=g.name, marks=_marks(g.models)) for g in groups]

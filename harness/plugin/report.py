@@ -23,6 +23,8 @@ from harness.reporting import markdown, schema, terminal
 from harness.run import EMBEDDED_MODELS, Run
 from harness.verdicts import standing
 
+_INTERNAL = ("item", "asked", "paper")
+"""Keys of a row that are not for the report."""
 _PACKAGES = ("torch", "transformers", "numpy", "scipy", "wanamaker")
 
 
@@ -39,7 +41,7 @@ def row_of(
     assert isinstance(item, pytest.Function)
     test = claim_of(item.obj)
     assert test is not None
-    paper = claims.paper_claims(item.path)[test.id]
+    paper = claims.paper_claims(claims.paper_file(item.path))[test.id]
     models = claims.models_of(item)
     first = judged[0] if judged else None
     reproduction = test.model is not None or (set(models) <= set(paper.models) and paper.general == paper.statement)
@@ -70,6 +72,7 @@ def row_of(
         "comparison": change.as_dict(worse) if change else None,
         "outcome": "passed",
         "item": item.name,
+        "paper": str(claims.paper_file(item.path)),
         "asked": {model: layers.get(model, []) for model in models},
     }
 
@@ -183,8 +186,8 @@ class ReportFile:
                 "section": entry.section,
                 "why": entry.untestable,
             }
-            for paper in claims._PAPER_FILES.values()
-            for entry in paper.values()
+            for file in dict.fromkeys(row["paper"] for row in self.rows)
+            for entry in claims.paper_claims(Path(file)).values()
             if entry.untestable
         }
         return {
@@ -208,7 +211,7 @@ class ReportFile:
             "models": infos,
             "corpora": [self._corpus(source) for source in sources],
             "measurements": measurements,
-            "claims": [{k: v for k, v in row.items() if k not in ("item", "asked")} for row in self.rows],
+            "claims": [{k: v for k, v in row.items() if k not in _INTERNAL} for row in self.rows],
             "untested": list(untested.values()),
             "errors": [
                 {"item": row["item"], "message": row["reason"]} for row in self.rows if row["verdict"] == "error"
