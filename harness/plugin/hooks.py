@@ -42,6 +42,13 @@ def run_of(config: pytest.Config) -> Run:
     return plugin.run
 
 
+def _distinct(option: str, names: list[str]) -> None:
+    """Raise WanamakerError where two things would go by one name in the report."""
+    for name in names:
+        if names.count(name) > 1:
+            raise WanamakerError(f"{option}: two of them are called {name!r}, and no report could tell them apart")
+
+
 class WanamakerPlugin:
     """One run of the claims."""
 
@@ -51,10 +58,9 @@ class WanamakerPlugin:
         self.progress = Progress(config)
         self.run = Run(options.settings(config), progress=self.progress, log=self.progress.say)
         try:
-            for model in self.run.settings.models if self.explicit else ():
-                self.run.source(model)
-            for corpus in self.run.settings.corpora:
-                self.run.corpus(corpus)
+            asked = self.run.settings
+            _distinct("--model", [self.run.source(m).name for m in asked.models] if self.explicit else [])
+            _distinct("--corpus", [self.run.corpus(corpus).name for corpus in asked.corpora])
         except WanamakerError as error:
             raise pytest.UsageError(str(error)) from None
         self.gpu_asked = "gpu" in (config.getoption("markexpr", "") or "")

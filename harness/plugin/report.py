@@ -44,7 +44,9 @@ def row_of(
     paper = claims.paper_claims(claims.paper_file(item.path))[test.id]
     models = claims.models_of(item)
     first = judged[0] if judged else None
-    reproduction = test.model is not None or (set(models) <= set(paper.models) and paper.general == paper.statement)
+    # A comparison reproduces the paper's with all of the paper's models, any other claim with one of them.
+    compares = isinstance(claims.subject_of(item), claims.Group)
+    reproduction = set(paper.models) <= set(models) if compares else set(models) <= set(paper.models)
     return {
         "id": test.id,
         "title": paper.title,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -41,7 +41,7 @@ def reach(se: Array, quantile: Array | float) -> Array:
 class Estimate:
     """A smooth function of ratios of per-document sums; arithmetic keeps equal documents paired."""
 
-    smooth: Smooth
+    smooth: Smooth = field(repr=False)
     """Sums, formula and resampling; one member."""
     tokens: int
     """Tokens (positions with a target) behind the value; of a difference, those of its smaller side."""

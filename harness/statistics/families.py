@@ -9,7 +9,7 @@ bounded: see ``bounds``.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -30,7 +30,7 @@ class Family:
 
     names: tuple[Hashable, ...]
     """Names of the members, mostly layer numbers."""
-    smooth: Smooth
+    smooth: Smooth = field(repr=False)
     """Sums, formula and resampling."""
     tokens: int
     """Tokens (positions with a target) behind each value."""

@@ -7,7 +7,7 @@ with go through the same code.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -29,14 +29,18 @@ class NotApplicable(Exception):
 class Sweep:
     """What replacing each layer's MLP costs on one model and one corpus."""
 
-    measurement: Mapping[str, Any]
+    measurement: Mapping[str, Any] = field(repr=False)
     """The measurement dict (per-document sums)."""
-    info: Mapping[str, Any]
+    info: Mapping[str, Any] = field(repr=False)
     """The model's entry of the report: name, family, parameters."""
     seed: int = 0
     """Seed of the resampling weights."""
     linear: str = LINEAR
     """The variant that plays the linear map; another fit of it shows how far a claim depends on the fit."""
+
+    def __repr__(self) -> str:
+        documents, measured = len(self.documents), len(self.measurement["layers"])
+        return f"Sweep({self.model} on {self.corpus}: {measured} of {self.depth} layers, {documents} documents)"
 
     @property
     def model(self) -> str:
