@@ -259,7 +259,7 @@ class _Stream:
 
     def checkpoint(self, journal: Journal) -> None:
         """Write the state, so that a killed run repeats at most what came after."""
-        arrays = {"cursor": np.array([self.batch + 1, self.position])}
+        arrays = {"cursor": np.array([self.batch, self.position])}
         for layer, state in self.state.items():
             arrays |= {f"{layer}:{name}": array for name, array in state.arrays().items()}
         journal.write("stream", arrays)
