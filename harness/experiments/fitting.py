@@ -143,11 +143,13 @@ def fit_layers(
 
     A fit that was finished before a kill is read back from `journal`; one that was not goes on from a checkpoint.
     """
-    done = {layer: journal.read(f"fit-{layer:04d}") for layer in layers}
-    if all(arrays is not None for arrays in done.values()):
-        return {layer: LayerFit.from_arrays(arrays) for layer, arrays in done.items() if arrays is not None}
-    held_out = _moments(subject, select, layers, progress)
-    stream = _Stream(subject, halves, layers, rows, held_out, alphas)
+    saved = {layer: journal.read(f"fit-{layer:04d}") for layer in layers}
+    fits = {layer: LayerFit.from_arrays(arrays) for layer, arrays in saved.items() if arrays is not None}
+    left = [layer for layer in layers if layer not in fits]
+    if not left:
+        return fits
+    held_out = _moments(subject, select, left, progress)
+    stream = _Stream(subject, halves, left, rows, held_out, alphas)
     stream.restore(journal)
     last = time.monotonic()
     for position in stream:
@@ -155,8 +157,7 @@ def fit_layers(
         if time.monotonic() - last > _CHECKPOINT_SECONDS and position < rows:
             stream.checkpoint(journal)
             last = time.monotonic()
-    fits = {}
-    for layer in layers:
+    for layer in left:
         fits[layer] = stream.finish(layer)
         journal.write(f"fit-{layer:04d}", fits[layer].arrays())
     return fits
@@ -258,16 +259,16 @@ class _Stream:
         return LayerFit(surrogates, full.mean_y.float(), curve, first_norm, state.norm_ / self.N)
 
     def checkpoint(self, journal: Journal) -> None:
-        """Write the state, so that a killed run repeats at most what came after."""
-        arrays = {"cursor": np.array([self.batch, self.position])}
+        """Write the state between two batches, so that a killed run repeats at most what came after."""
+        arrays = {"cursor": np.array([self.batch, self.position]), "layers": np.array(self.layers)}
         for layer, state in self.state.items():
             arrays |= {f"{layer}:{name}": array for name, array in state.arrays().items()}
         journal.write("stream", arrays)
 
     def restore(self, journal: Journal) -> None:
-        """Go on from the last checkpoint, where there is one."""
+        """Go on from the last checkpoint, where there is one of these layers."""
         arrays = journal.read("stream")
-        if arrays is None:
+        if arrays is None or not set(self.layers) <= set(arrays["layers"].tolist()):
             return
         self.batch, self.position = (int(n) for n in arrays["cursor"])
         d = self.subject.anatomy.width

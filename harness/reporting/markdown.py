@@ -48,7 +48,6 @@ def _headline(report: Mapping[str, Any]) -> str:
     run = report["run"]
     how = listed([f"{knob} {text(run[knob]['name'])}" for knob in ("protocol", "budget") if "name" in run[knob]])
     tested = f"{plural(len({claim['id'] for claim in judged}), 'claim')} of the paper"
-    tested = f"{plural(len({claim['id'] for claim in judged}), 'claim')} of the paper"
     tests = f"{plural(len(judged), 'test')}, one for each model or group of models that a claim is about"
     opening = f"Run {name}{f' ({how})' if how else ''} put {tested} to {tests}."
     if len(found) <= 3:

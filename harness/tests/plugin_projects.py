@@ -123,7 +123,7 @@ class Project:
     def __init__(self, pytester: pytest.Pytester, models: Path) -> None:
         self.pytester, self.path, self.models = pytester, pytester.path, models
         self.budget = BUDGET
-        pytester.makeini("[pytest]\naddopts = -ra\n")
+        pytester.makeini("[pytest]\naddopts = -ra -p no:hypothesispytest -p no:benchmark\n")
         pytester.makeconftest(CONFTEST)
         self.claims(CLAIMS, "idle", "dear", "dearer", "open", "first", "llama")
 
