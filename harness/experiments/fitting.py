@@ -263,11 +263,11 @@ class _Stream:
         arrays = {"cursor": np.array([self.batch, self.position]), "layers": np.array(self.layers)}
         for layer, state in self.state.items():
             arrays |= {f"{layer}:{name}": array for name, array in state.arrays().items()}
-        journal.write("stream", arrays)
+        journal.write("moments", arrays)
 
     def restore(self, journal: Journal) -> None:
         """Go on from the last checkpoint, where there is one of these layers."""
-        arrays = journal.read("stream")
+        arrays = journal.read("moments")
         if arrays is None or not set(self.layers) <= set(arrays["layers"].tolist()):
             return
         self.batch, self.position = (int(n) for n in arrays["cursor"])
