@@ -63,7 +63,7 @@ class WanamakerPlugin:
             _distinct("--corpus", [self.run.corpus(corpus).name for corpus in asked.corpora])
         except WanamakerError as error:
             raise pytest.UsageError(str(error)) from None
-        self.gpu_asked = "gpu" in (config.getoption("markexpr", "") or "")
+        self.gpu_asked = options.asks_for_gpu(config)
         self.baseline_at = options.baseline_path(config)
         self.baseline: Baseline | None = None
         self.claims: list[pytest.Function] = []

@@ -108,6 +108,11 @@ def is_strict(config: pytest.Config) -> bool:
     return "strict=true" in (config.getoption("override_ini", None) or [])
 
 
+def asks_for_gpu(config: pytest.Config) -> bool:
+    """Whether ``-m`` names the mark gpu other than to leave it out."""
+    return re.search(r"(?<!not )\bgpu\b", config.getoption("markexpr", "") or "") is not None
+
+
 def settings(config: pytest.Config) -> Settings:
     """What the options ask for. Raises pytest.UsageError for one that cannot be."""
     get = config.getoption
@@ -157,6 +162,6 @@ def baseline_path(config: pytest.Config) -> tuple[Path, str] | None:
         return Path(given), "given"
     asked = ("model", "corpus", "layers", "budget")
     plain = not any(config.getoption(name) for name in asked) and config.getoption("dtype") == "float32"
-    if not plain or is_strict(config) or "gpu" in (config.getoption("markexpr", "") or ""):
+    if not plain or is_strict(config) or asks_for_gpu(config):
         return None
     return config.rootpath / DEFAULT_BASELINE, "default"
