@@ -15,6 +15,7 @@ import pytest
 
 from harness.corpora import documentation, split_documents
 from harness.errors import WanamakerError
+from harness.models.sources import PAPER_MODELS
 from harness.plugin import items as claims
 from harness.plugin import options
 from harness.plugin.claims import claim_of
@@ -117,8 +118,11 @@ class ReportFile:
         self._said: list[str] = []
 
     def add(self, row: dict[str, Any]) -> None:
-        """Note a claim's row."""
-        self.rows.append(row)
+        """Note a claim's row. A claim skipped for want of a GPU is no finding, and is told on the terminal alone."""
+        if row["reason"] == claims.NO_CUDA:
+            self._said = [f"not judged: {claims.NO_CUDA}"]
+        else:
+            self.rows.append(row)
 
     def write(self, baseline: tuple[Path, str] | None) -> None:
         """Write report.json and report.md, and the baseline where that was asked for."""
@@ -136,10 +140,12 @@ class ReportFile:
 
     def summarize(self, reporter: pytest.TerminalReporter) -> None:
         """The short table, and where the report is."""
-        if self._report is None:
+        if not self._said:
             return
         reporter.section("claims", "=")
-        for line in [*terminal.render(self._report), "", *self._said]:
+        for line in [*terminal.render(self._report), ""] if self._report else []:
+            reporter.line(line)
+        for line in self._said:
             reporter.line(line)
 
     def _write_to(self, folder: Path) -> None:
@@ -166,7 +172,8 @@ class ReportFile:
 
     def _name(self) -> str:
         models = self._models()
-        names = "embedded" if set(models) <= set(EMBEDDED_MODELS) else "+".join(models)
+        named = {"embedded": EMBEDDED_MODELS, "paper": PAPER_MODELS}
+        names = next((name for name, known in named.items() if set(models) == set(known)), "+".join(models))
         return re.sub(r"[^a-z0-9.]+", "-", f"{names}-{self.run.budget(models[0]).name}".lower()).strip("-")[:80]
 
     def _models(self) -> list[str]:
