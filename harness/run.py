@@ -79,6 +79,7 @@ class Run:
     """Layers that somebody needs, by model; a model that is not in it needs all."""
     _subject: tuple[str, Subject] | None = field(default=None, init=False)
     _sweeps: dict[tuple[str, str, tuple[int, ...]], Sweep] = field(default_factory=dict, init=False)
+    _broken: dict[tuple[str, str, tuple[int, ...]], Exception] = field(default_factory=dict, init=False)
     _infos: dict[str, ModelInfo] = field(default_factory=dict, init=False)
     _documents: dict[CorpusSource, DocumentSet] = field(default_factory=dict, init=False)
 
@@ -145,7 +146,7 @@ class Run:
         depth = self.info(model).layers
         chosen = set(range(depth)) if self.settings.layers is None else set(self.settings.layers)
         if beyond := [layer for layer in sorted(chosen) if layer >= depth]:
-            raise MeasurementError(f"--layers: {model} has layers 0 to {depth - 1}, not {beyond[0]}")
+            raise MeasurementError(f"--layers: {self.info(model).name} has layers 0 to {depth - 1}, not {beyond[0]}")
         wanted = self.wanted.get(model)
         return tuple(sorted(chosen if wanted is None else chosen & wanted))
 
@@ -159,6 +160,8 @@ class Run:
     def sweep(self, model: str, corpus: CorpusSource | str) -> Sweep:
         """The near-linearity sweep of a model on a corpus, measured where the store lacks it.
 
+        One that broke is not tried again in this run: it would break in the same way for the next claim.
+
         Raises
         ------
         WanamakerError
@@ -171,9 +174,15 @@ class Run:
         if not layers:
             raise NotApplicable("--layers leaves out the layers that this claim is about")
         key = (model, source.name, layers)
+        if key in self._broken:
+            raise self._broken[key]
         if key not in self._sweeps:
-            request = self.request(model, source)
-            measurement = from_records(request, self._records(model, request, layers))
+            try:
+                request = self.request(model, source)
+                measurement = from_records(request, self._records(model, request, layers))
+            except Exception as error:
+                self._broken[key] = error
+                raise
             self._sweeps[key] = Sweep(measurement, request.model.as_dict(), seed=self.settings.seed)
         return self._sweeps[key]
 
@@ -201,7 +210,7 @@ class Run:
             self.close()
             from harness.models.loading import load
 
-            self.progress(f"loading {model}", 0, 1)
+            self.progress(f"loading {self.info(model).name}", 0, 1)
             self._subject = (
                 model,
                 load(
@@ -209,6 +218,7 @@ class Run:
                     self.info(model),
                     device=_device(self.settings.device),
                     dtype=self.settings.dtype,
+                    allow_pickle=self.settings.allow_pickle,
                 ),
             )
         return self._subject[1]

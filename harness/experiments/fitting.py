@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from harness.corpora import Windows
-from harness.errors import CorpusError
+from harness.errors import CorpusError, MeasurementError
 from harness.evidence import Journal
 from harness.models.loading import Subject
 from harness.protocol import LINEAR, LINEAR_HALF_A, LINEAR_HALF_B, LINEAR_WITH_FIRST
@@ -237,8 +237,14 @@ class _Stream:
     def _r2(self, layer: int, statistics: RidgeStatistics) -> float:
         return self.held_out[layer].r2(self._solve(layer, statistics))
 
-    def _solve(self, layer: int, statistics: RidgeStatistics) -> LinearSurrogate:
-        return statistics.solve(choose_lambda(statistics, self.held_out[layer], self.alphas).lam)
+    def _solve(self, layer: int, statistics: RidgeStatistics, lam: float | None = None) -> LinearSurrogate:
+        """The fit with penalty `lam`, by default the one that does best on `select`."""
+        try:
+            if lam is None:
+                lam = choose_lambda(statistics, self.held_out[layer], self.alphas).lam
+            return statistics.solve(lam)
+        except MeasurementError as error:
+            raise MeasurementError(f"layer {layer}: {error}") from None
 
     def finish(self, layer: int) -> LayerFit:
         """The surrogates of a layer, once all rows are read. Lets the layer's moments go."""
@@ -253,7 +259,7 @@ class _Stream:
             LINEAR_HALF_A: self._solve(layer, state.a),
             LINEAR_HALF_B: self._solve(layer, b),
         }
-        surrogates[LINEAR_WITH_FIRST] = head.update(first_x, first_y).solve(surrogates[LINEAR].lam)
+        surrogates[LINEAR_WITH_FIRST] = self._solve(layer, head.update(first_x, first_y), surrogates[LINEAR].lam)
         curve = np.array([*state.curve, self.held_out[layer].r2(surrogates[LINEAR])])
         first_norm = float(first_y.double().norm(dim=1).mean())
         return LayerFit(surrogates, full.mean_y.float(), curve, first_norm, state.norm_ / self.N)
