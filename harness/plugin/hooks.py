@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Generator
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -161,7 +161,7 @@ class WanamakerPlugin:
         except WanamakerError as error:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         except NotApplicable as reason:
-            raise pytest.skip.Exception(f"not applicable: {reason}") from None
+            raise pytest.skip.Exception(f"not applicable: {reason}", _use_item_location=True) from None
         finally:
             self.progress.clear()
 
@@ -220,22 +220,22 @@ class WanamakerPlugin:
     def _outcome(self, judged: Judged, title: str, change: Change | None, worse: bool) -> None:
         """SUPPORTED passes, REFUTED fails, INCONCLUSIVE skips; with a baseline, only getting worse fails."""
         if judged.verdict is None:
-            pytest.skip(f"not applicable: {judged.why_not}")
+            _skip(f"not applicable: {judged.why_not}")
         line = f"{judged.word}: {title}: {judged.reason}"
         inconclusive = self.config.getoption("inconclusive")
         if self.baseline is not None:
             if change is None:
-                pytest.skip(f"{line} (no counterpart in the baseline; add it with --update-baseline)")
+                _skip(f"{line} (no counterpart in the baseline; add it with --update-baseline)")
             if worse and not self.config.getoption("update_baseline"):
                 pytest.fail(f"worse than the baseline by {change.told}; {line}", pytrace=False)
             if judged.word == "INCONCLUSIVE" and inconclusive != "pass":
-                pytest.skip(line)
+                _skip(line)
         elif self.config.getoption("update_baseline"):
             return  # the first baseline: there is nothing to be worse than
         elif judged.word == "REFUTED" or (judged.word == "INCONCLUSIVE" and inconclusive == "fail"):
             pytest.fail(line, pytrace=False)
         elif judged.word == "INCONCLUSIVE" and inconclusive == "skip":
-            pytest.skip(line)
+            _skip(line)
 
     # ---- reporting
 
@@ -274,6 +274,11 @@ class WanamakerPlugin:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The short table at the end."""
         self.report.summarize(terminalreporter)
+
+
+def _skip(reason: str) -> NoReturn:
+    """Skip, shown at the line of the claim and not at a line of this module."""
+    raise pytest.skip.Exception(reason, _use_item_location=True)
 
 
 _ROW = pytest.StashKey[dict[str, Any]]()
