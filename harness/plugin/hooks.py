@@ -65,6 +65,8 @@ class WanamakerPlugin:
             raise pytest.UsageError(str(error)) from None
         self.gpu_asked = options.asks_for_gpu(config)
         self.baseline_at = options.baseline_path(config)
+        if config.getoption("update_baseline"):
+            options.check_update(config, self.baseline_at)
         self.baseline: Baseline | None = None
         self.claims: list[pytest.Function] = []
         self.report = ReportFile(config, self.run)
@@ -264,12 +266,13 @@ class WanamakerPlugin:
         if row := getattr(report, "wanamaker", None):
             self.report.add(json.loads(row))
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Write the report, where claims were judged and this is the process to do it."""
         self.progress.clear()
         self.run.close()
         if not hasattr(self.config, "workerinput"):
-            self.report.write(self.baseline_at)
+            finished = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+            self.report.write(self.baseline_at, finished)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The short table at the end."""

@@ -159,7 +159,7 @@ def baseline_path(config: pytest.Config) -> tuple[Path, str] | None:
     """
     given = config.getoption("baseline")
     if given is not None:
-        return Path(given), "given"
+        return schema.locate(Path(given)), "given"
     asked = ("model", "corpus", "layers", "budget")
     plain = not any(config.getoption(name) for name in asked) and config.getoption("dtype") == "float32"
     if not plain or is_strict(config) or asks_for_gpu(config):

@@ -124,8 +124,8 @@ class ReportFile:
         else:
             self.rows.append(row)
 
-    def write(self, baseline: tuple[Path, str] | None) -> None:
-        """Write report.json and report.md, and the baseline where that was asked for."""
+    def write(self, baseline: tuple[Path, str] | None, finished: bool) -> None:
+        """Write report.json and report.md, and the baseline where that was asked for and the run got to its end."""
         if not self.rows:
             return
         try:
@@ -133,8 +133,8 @@ class ReportFile:
             folder = self._folder()
             self._write_to(folder)
             self._said.append(f"report: {self._shown(folder / 'report.md')}")
-            if self.config.getoption("update_baseline"):
-                self._update(baseline)
+            if baseline and self.config.getoption("update_baseline"):
+                self._update(baseline[0], finished)
         except (WanamakerError, OSError) as error:
             raise pytest.UsageError(f"report not written: {error}") from None
 
@@ -153,11 +153,9 @@ class ReportFile:
         schema.write(self._report, folder / "report.json")
         schema.write_text(markdown.render(schema.load(folder / "report.json")), folder / "report.md")
 
-    def _update(self, baseline: tuple[Path, str] | None) -> None:
-        path = baseline[0] if baseline else self.config.rootpath / options.DEFAULT_BASELINE
-        partial = any(self.config.getoption(name) for name in ("keyword", "layers"))
-        if partial or any(row["outcome"] == "error" for row in self.rows):
-            self._said.append("baseline not updated: that takes a whole run (no -k, no --layers) without errors")
+    def _update(self, path: Path, finished: bool) -> None:
+        if not finished or any(row["outcome"] == "error" for row in self.rows):
+            self._said.append("baseline not updated: that takes a whole run without errors")
             return
         if path.name != "report.json":
             assert self._report is not None
