@@ -9,6 +9,7 @@ import pytest
 
 from harness.errors import WanamakerError
 from harness.models.sources import PAPER_MODELS
+from harness.reporting import schema
 from harness.protocol import BUDGETS, PROTOCOLS, parse_budget
 from harness.run import EMBEDDED_MODELS, Settings
 
@@ -150,6 +151,17 @@ def parse_layers(text: str | None) -> tuple[int, ...] | None:
             raise WanamakerError(f"--layers {text}: the range {part.strip()} runs backwards")
         layers.update(range(first, last + 1))
     return tuple(sorted(layers))
+
+
+def check_update(config: pytest.Config, baseline: tuple[Path, str] | None) -> None:
+    """Raise pytest.UsageError where ``--update-baseline`` would write a part of a run, or another run's baseline."""
+    get = config.getoption
+    named = [argument for argument in config.args if "::" in argument or argument.endswith(".py")]
+    parts = {"-k": get("keyword"), "--layers": get("layers"), "--deselect": get("deselect"), "--lf": get("lf", False)}
+    if left_out := [option for option, given in parts.items() if given] + named[:1]:
+        raise pytest.UsageError(f"--update-baseline takes a whole run; leave out {left_out[0]}")
+    if baseline is None:
+        raise pytest.UsageError("--update-baseline: name the file with --baseline; the default one is the default run's")
 
 
 def baseline_path(config: pytest.Config) -> tuple[Path, str] | None:
