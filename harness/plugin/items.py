@@ -31,15 +31,19 @@ def paper_file(test_file: Path) -> Path:
     return test_file.parent / "paper.toml"
 
 
-@cache
 def paper_claims(path: Path) -> dict[str, PaperClaim]:
     """The entries of a paper.toml, by claim id. Raises CollectError, in one line, where it is missing or wrong."""
     if not path.is_file():
         raise pytest.Collector.CollectError("there are claims here, but no paper.toml beside them")
     try:
-        return load_paper(path)
+        return _read(path, path.stat().st_mtime_ns)
     except WanamakerError as error:
         raise pytest.Collector.CollectError(str(error)) from None
+
+
+@cache
+def _read(path: Path, changed: int) -> dict[str, PaperClaim]:
+    return load_paper(path)
 
 
 def parametrize(metafunc: pytest.Metafunc, models: Sequence[str], explicit: bool) -> None:
