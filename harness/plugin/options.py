@@ -9,8 +9,8 @@ import pytest
 
 from harness.errors import WanamakerError
 from harness.models.sources import PAPER_MODELS
-from harness.reporting import schema
 from harness.protocol import BUDGETS, PROTOCOLS, parse_budget
+from harness.reporting import schema
 from harness.run import EMBEDDED_MODELS, Settings
 
 GROUP = "wanamaker", "Wanamaker: judging claims about linear MLPs"
@@ -161,7 +161,9 @@ def check_update(config: pytest.Config, baseline: tuple[Path, str] | None) -> No
     if left_out := [option for option, given in parts.items() if given] + named[:1]:
         raise pytest.UsageError(f"--update-baseline takes a whole run; leave out {left_out[0]}")
     if baseline is None:
-        raise pytest.UsageError("--update-baseline: name the file with --baseline; the default one is the default run's")
+        raise pytest.UsageError(
+            "--update-baseline: name the file with --baseline; the default one is the default run's"
+        )
 
 
 def baseline_path(config: pytest.Config) -> tuple[Path, str] | None:
