@@ -37,7 +37,7 @@ def test_most_middle_layers_cost_under_three_and_a_half_percent(sweep, judge):
 def test_only_the_first_and_last_layers_exceed_three_and_a_half_percent(sweep, judge):
     edges = {0, sweep.depth - 1}
     judge(sweep.cost.only(edges).minimum(), "first and last").above(0.035)
-    judge(sweep.cost.only(set(sweep.layers) - edges).maximum(), "all others").below(0.035)
+    judge(sweep.cost.only(sweep.other_than(*edges)).maximum(), "all others").below(0.035)
 
 
 @claim("alllin-pattern-replicates-exactly")
@@ -59,13 +59,13 @@ def test_gpt2_medium_layer_8_is_the_cheapest_at_1_6_percent(sweep, judge):
 
 @claim("alllin-gpt2m-worst-l23")
 def test_the_last_layer_is_the_dearest_after_the_first(sweep, judge):
-    judge(sweep.cost.only(sweep.layers[1:]).dearest()).is_exactly(sweep.depth - 1)
+    judge(sweep.cost.only(sweep.other_than(0)).dearest()).is_exactly(sweep.depth - 1)
 
 
 @claim("alllin-gpt2m-worst-l23", model="gpt2-medium")
 def test_gpt2_medium_layer_23_is_the_dearest_after_the_first_at_12_3_percent(sweep, judge):
     judge(sweep.cost.at(23), "cost of layer 23").between(0.122, 0.124)
-    judge(sweep.cost.only(range(1, 24)).dearest(), "the dearest layer").is_exactly(23)
+    judge(sweep.cost.only(sweep.other_than(0)).dearest(), "the dearest layer").is_exactly(23)
 
 
 @claim("alllin-gpt2l-max-3.7")

@@ -6,6 +6,7 @@ with go through the same code.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from harness import numbers
 from harness.protocol import LINEAR, MEAN
 from harness.statistics.estimates import Estimate
 from harness.statistics.families import Family, captured, cost_family
 
 _LIKE_SIZED = 1.5
 """Two models are of like size where their parameter counts differ by at most this factor."""
+_ONE_SIZE = 1.1
+"""And of one size up to this factor: a longer vocabulary makes no larger model."""
 
 
 class NotApplicable(Exception):
@@ -85,6 +89,13 @@ class Sweep:
         """Layers between a quarter and three quarters of the depth."""
         return self.depths(1 / 4, 3 / 4)
 
+    def other_than(self, *layers: int) -> list[int]:
+        """All layers but these. Raises NotApplicable where the model has no others."""
+        found = [layer for layer in self.layers if layer not in layers]
+        if not found:
+            raise NotApplicable(f"a model of {numbers.plural(self.depth, 'layer')} has no others")
+        return found
+
     @cached_property
     def cost(self) -> Family:
         """Cost of the linear map, all layers: exp(mean ΔNLL) − 1."""
@@ -127,7 +138,7 @@ class Sweep:
     def _some(self, layers: Iterable[int]) -> list[int]:
         found = list(layers)
         if not found:
-            raise NotApplicable(f"a model of {self.depth} layers has none at that depth")
+            raise NotApplicable(f"a model of {numbers.plural(self.depth, 'layer')} has none at that depth")
         return found
 
 
@@ -144,12 +155,22 @@ class Sweeps:
         return self.all[0].corpus
 
     def of_family(self, family: str, *, at_least: int = 1) -> list[Sweep]:
-        """Models of a family, smallest first. Raises NotApplicable where there are fewer than `at_least`."""
+        """Models of a family, smallest first.
+
+        Raises NotApplicable where there are fewer than `at_least`, and where that is more than one and the models
+        are not each of another size.
+        """
         found = [sweep for sweep in self.all if sweep.info["family"] == family]
+        need = f"{at_least} {family} models of different sizes" if at_least > 1 else f"a {family} model"
         if len(found) < at_least:
-            need = f"{at_least} {family} models of different sizes" if at_least > 1 else f"a {family} model"
             raise NotApplicable(f"the claim compares models and needs {need}; this run has {len(found)}")
-        return sorted(found, key=lambda sweep: (sweep.info["parameters"] or 0, sweep.model))
+        found.sort(key=lambda sweep: (sweep.info["parameters"] or 0, sweep.model))
+        for a, b in itertools.pairwise(found) if at_least > 1 else ():
+            if not a.info["parameters"]:
+                raise NotApplicable(f"the claim compares sizes, and the size of {a.model} is not known")
+            if _ratio(a.info["parameters"], b.info["parameters"]) < _ONE_SIZE:
+                raise NotApplicable(f"the claim needs {need}; {a.model} and {b.model} are of one size")
+        return found
 
     def like_sized(self, one: str, other: str) -> list[tuple[Sweep, Sweep]]:
         """Pairs of a model of each family whose sizes differ by at most half; NotApplicable where there is none."""
