@@ -144,8 +144,8 @@ class Project:
     def arguments(self, *arguments: str | Path) -> list[str]:
         """`arguments`, with a tiny model and the corpus where they name none, and small sizes.
 
-        The folder of the tests comes first, as in ``pytest claims/ --model FOLDER``: pytest looks for the conftest that
-        knows ``--model`` before it knows that FOLDER is not a place of tests.
+        The folder of the tests comes first (unless a file does), as in ``pytest claims/ --model FOLDER``: pytest looks
+        for the conftest that knows ``--model`` before it knows that FOLDER is no place of tests.
         """
         given = [str(argument) for argument in arguments]
         if "--model" not in given:
@@ -154,7 +154,8 @@ class Project:
             given += ["--corpus", f"text={self.corpus}"]
         if "--report" not in given:
             given += ["--report", "out"]
-        return [".", "--budget", self.budget, "--device", "cpu", *given]
+        options = ["--budget", self.budget, "--device", "cpu"]
+        return given + options if any(".py" in argument for argument in given[:1]) else [".", *options, *given]
 
     def run(self, *arguments: str | Path) -> pytest.RunResult:
         """pytest in this process. The model, the corpus, the sizes and ``--report out`` are filled in."""
@@ -182,7 +183,8 @@ class Project:
         from harness.evidence import Store
 
         store = Store(self.path / ".evidence", report=pytest.fail)
-        return sorted(record.settings["layer"] for key in store.keys() if (record := store.get(key)))
+        found = [store.get(key) for key in store.keys()]  # noqa: SIM118 (a Store is no mapping)
+        return sorted(record.settings["layer"] for record in found if record)
 
 
 def without_times(report: dict[str, Any]) -> dict[str, Any]:
