@@ -171,7 +171,8 @@ class ReportFile:
     def _name(self) -> str:
         models = self._models()
         named = {"embedded": EMBEDDED_MODELS, "paper": PAPER_MODELS}
-        names = next((name for name, known in named.items() if set(models) == set(known)), "+".join(models))
+        listed = "+".join(self.run.source(model).name for model in models)
+        names = next((name for name, known in named.items() if set(models) == set(known)), listed)
         return re.sub(r"[^a-z0-9.]+", "-", f"{names}-{self.run.budget(models[0]).name}".lower()).strip("-")[:80]
 
     def _models(self) -> list[str]:
