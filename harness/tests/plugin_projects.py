@@ -53,11 +53,28 @@ def test_layer_1_of_llama_is_free(sweep, judge):
 COMPARISON = """
 from harness.plugin import claim
 
-@claim("pair")
+@claim("pair", layers="first")
 def test_layer_0_costs_the_same(sweeps, judge):
     one, other = sweeps.all
     judge(one.cost_at(0) - other.cost_at(0)).equivalent_to(0, margin=0.01)
 """
+
+
+WATCH = """
+import atexit
+import socket
+import sys
+
+def refuse(*args, **kwargs):
+    raise AssertionError("a connection was opened")
+
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
+
+def pytest_unconfigure():
+    loaded = sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "transformers", "datasets"})
+    print("heavy modules:", ", ".join(loaded) or "none")
+"""
+"""A pytest plugin that refuses connections and says which heavy packages the process has loaded."""
 
 
 def paper(*ids: str, untestable: str = "") -> str:
@@ -164,6 +181,11 @@ class Project:
     def run_apart(self, *arguments: str | Path) -> pytest.RunResult:
         """The same in a process of its own."""
         return self.pytester.runpytest_subprocess(*self.arguments(*arguments))
+
+    def run_watched(self, *arguments: str | Path) -> pytest.RunResult:
+        """`run_apart` with the plugin WATCH."""
+        self.pytester.makepyfile(watch=WATCH)
+        return self.run_apart("-p", "watch", *arguments)
 
     def report(self, folder: str = "out") -> dict[str, Any]:
         """report.json of a run."""

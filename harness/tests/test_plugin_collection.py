@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.models.sources import PAPER_MODELS
-from harness.tests.plugin_projects import CLAIMS, COMPARISON, Project, paper
+from harness.tests.plugin_projects import CLAIMS, COMPARISON, WATCH, Project, paper
 
 ROOT = Path(__file__).parents[2]
 NO_CUDA = "no CUDA device; add --device cpu to run on the CPU"
@@ -25,22 +25,6 @@ def test_the_cheapest_layer_is_in_the_middle(sweep, judge):
 def test_gpt2_medium_layer_8_is_the_cheapest(sweep, judge):
     judge(sweep.cost.cheapest()).is_exactly(8)
 """
-
-WATCH = """
-import atexit
-import socket
-import sys
-
-def refuse(*args, **kwargs):
-    raise AssertionError("a connection was opened")
-
-socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
-
-def pytest_unconfigure():
-    loaded = sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "transformers", "datasets"})
-    print("heavy modules:", ", ".join(loaded) or "none")
-"""
-"""A pytest plugin that refuses connections and says which heavy packages the process has loaded."""
 
 
 def collected(result: pytest.RunResult) -> list[str]:
