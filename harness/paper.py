@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.errors import WanamakerError
-
-_KEYS = {"id", "title", "statement", "general", "section", "model", "reported", "ledger", "untestable"}
 
 
 @dataclass(frozen=True)
@@ -46,18 +44,37 @@ class PaperClaim:
     """Why no measurement can judge it; None where one can."""
 
 
+_TEXT, _TEXTS, _TABLE, _NUMBER = "a text", "a list of texts", "a table", "a number"
+_NEEDED = {
+    "id": _TEXT,
+    "title": _TEXT,
+    "statement": _TEXT,
+    "section": _TEXT,
+    "model": _TEXTS,
+    "reported": _TABLE,
+    "ledger": _TEXTS,
+}
+_ENTRY = _NEEDED | {"general": _TEXT, "untestable": _TEXT}
+_REPORTED = {"text": _TEXT, "value": _NUMBER, "margin": _NUMBER}
+
+
 def load_paper(path: Path) -> dict[str, PaperClaim]:
     """All entries of a `paper.toml`, by id, in the file's order.
 
     Raises
     ------
     WanamakerError
-        Where the file is not TOML, or an entry lacks a key, has an unknown one or repeats an id.
+        Where the file cannot be read or is not TOML, or an entry lacks a key, has an unknown one or one of another
+        type, or repeats an id.
     """
     try:
         entries = tomllib.loads(path.read_text(encoding="utf-8"))["claim"]
     except (tomllib.TOMLDecodeError, KeyError, UnicodeDecodeError) as error:
         raise WanamakerError(f"{path.name}: not a list of [[claim]] entries ({error})") from None
+    except OSError as error:
+        raise WanamakerError(f"{path.name}: cannot be read ({error.strerror})") from None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise WanamakerError(f"{path.name}: not a list of [[claim]] entries")
     claims: dict[str, PaperClaim] = {}
     for entry in entries:
         claim = _claim(entry, path.name)
@@ -68,22 +85,39 @@ def load_paper(path: Path) -> dict[str, PaperClaim]:
 
 
 def _claim(entry: Mapping[str, Any], file: str) -> PaperClaim:
-    name = entry.get("id", "an entry without id")
-    if unknown := set(entry) - _KEYS:
-        raise WanamakerError(f"{file}: {name}: unknown key {min(unknown)!r}")
-    try:
-        return PaperClaim(
-            id=entry["id"],
-            title=entry["title"],
-            statement=entry["statement"],
-            general=entry.get("general", entry["statement"]),
-            section=entry["section"],
-            models=tuple(entry["model"]),
-            reported=Reported(**entry["reported"]),
-            ledger=tuple(entry["ledger"]),
-            untestable=entry.get("untestable"),
-        )
-    except KeyError as missing:
-        raise WanamakerError(f"{file}: {name}: the key {missing} is missing") from None
-    except TypeError as error:
-        raise WanamakerError(f"{file}: {name}: `reported` has text, value and margin ({error})") from None
+    where = f"{file}: {entry.get('id', 'an entry without id')}"
+    _check(entry, _ENTRY, _NEEDED, where)
+    _check(entry["reported"], _REPORTED, {"text"}, f"{where}: reported")
+    reported = Reported(**entry["reported"])
+    if reported.margin is not None and (reported.value is None or reported.margin < 0):
+        raise WanamakerError(f"{where}: reported: a margin is a distance from a value")
+    return PaperClaim(
+        id=entry["id"],
+        title=entry["title"],
+        statement=entry["statement"],
+        general=entry.get("general", entry["statement"]),
+        section=entry["section"],
+        models=tuple(entry["model"]),
+        reported=reported,
+        ledger=tuple(entry["ledger"]),
+        untestable=entry.get("untestable"),
+    )
+
+
+def _check(table: Mapping[str, Any], kinds: Mapping[str, str], needed: Collection[str], where: str) -> None:
+    """Raise WanamakerError, naming `where`, unless a table has all keys that are needed and each is of its kind."""
+    for key, value in table.items():
+        if key not in kinds:
+            raise WanamakerError(f"{where}: unknown key {key!r}")
+        if not _is(value, kinds[key]):
+            raise WanamakerError(f"{where}: the key {key!r} must be {kinds[key]}")
+    if missing := [key for key in kinds if key in needed and key not in table]:
+        raise WanamakerError(f"{where}: the key {missing[0]!r} is missing")
+
+
+def _is(value: Any, kind: str) -> bool:
+    if kind == _TEXTS:
+        return isinstance(value, list) and all(_is(one, _TEXT) for one in value)
+    if kind == _TEXT:
+        return isinstance(value, str) and bool(value.strip())
+    return isinstance(value, dict) if kind == _TABLE else type(value) in (int, float)

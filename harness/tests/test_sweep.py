@@ -9,36 +9,7 @@ import pytest
 
 from harness.protocol import FOLDED, LINEAR, LINEAR_HALF_A, LINEAR_HALF_B, MEAN
 from harness.statistics.sweep import NotApplicable, Sweep, Sweeps
-
-D = 40
-"""Documents."""
-TARGETS = 50
-
-
-def measurement(
-    costs: dict[str, list[float]], *, layers: list[int] | None = None, spread: float = 0.002, **other: Any
-) -> dict[str, Any]:
-    """A measurement dict whose costs are as given to first order, with noise over documents around them."""
-    L = len(next(iter(costs.values())))
-    rng = np.random.default_rng(L)
-    delta = {}
-    for variant, values in costs.items():
-        noise = rng.normal(0, spread, (L, D))
-        delta[variant] = (TARGETS * (np.log1p(values)[:, None] + noise - noise.mean(1, keepdims=True))).tolist()
-    return {
-        "model": "m",
-        "corpus": "c",
-        "depth": L,
-        "layers": list(range(L)) if layers is None else layers,
-        "documents": [{"id": f"{i:016x}", "name": str(i), "targets": TARGETS} for i in range(D)],
-        "delta": {v: [row for i, row in enumerate(rows) if layers is None or i in layers] for v, rows in delta.items()},
-        **other,
-    }
-
-
-def sweep(costs: Any = (0.5, 0.1, 0.02), *, family: str = "gpt2", parameters: int | None = 1000, **more: Any) -> Sweep:
-    given = costs if isinstance(costs, dict) else {LINEAR: list(costs)}
-    return Sweep(measurement(given, **more), {"family": family, "parameters": parameters})
+from harness.tests.sweep_example import TARGETS, D, measurement, sweep
 
 
 def of_depth(L: int) -> Sweep:
