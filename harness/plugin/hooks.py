@@ -33,6 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if workers := getattr(config, "workerinput", {}).get("workercount"):
         # Before torch is imported: workers share the cores rather than each taking all of them.
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
+    if config.getoption("dry_run"):
+        config.option.dist = "no"  # there is nothing to distribute; xdist reads this later
     config.pluginmanager.register(WanamakerPlugin(config), PLUGIN)
 
 
@@ -70,6 +72,7 @@ class WanamakerPlugin:
         self.baseline: Baseline | None = None
         self.claims: list[pytest.Function] = []
         self.report = ReportFile(config, self.run)
+        self._trouble: str | None = None
         self._judged: dict[str, list[Judged] | Exception] = {}
         self._changes: dict[str, Change | None] | None = None
         self._worse: set[str] = set()
@@ -119,7 +122,17 @@ class WanamakerPlugin:
         try:
             self._check()
         except WanamakerError as error:
-            raise pytest.UsageError(str(error)) from None
+            if not hasattr(self.config, "workerinput"):
+                raise pytest.UsageError(str(error)) from None
+            self._trouble = str(error)  # a worker that gives up here would be shown as an internal error
+
+    def pytest_sessionstart(self) -> None:
+        """With xdist, look for what is wrong before the workers do."""
+        if self.config.pluginmanager.hasplugin("dsession"):
+            try:
+                self._check()
+            except WanamakerError as error:
+                raise pytest.UsageError(str(error)) from None
 
     def _check(self) -> None:
         if self.baseline_at is not None and not self.config.getoption("dry_run"):
@@ -149,6 +162,8 @@ class WanamakerPlugin:
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Skip the paper's models where there is no GPU and nobody said to do without."""
+        if self._trouble and item in self.claims:
+            pytest.fail(self._trouble, pytrace=False)
         if self.gpu_asked and item.get_closest_marker("gpu") and self.config.getoption("device") == "auto":
             import torch
 
@@ -250,6 +265,7 @@ class WanamakerPlugin:
         if item in self.claims and (call.when == "call" or (call.when == "setup" and not report.passed)):
             row = item.stash.get(_ROW, None) or row_of(item, [], {}, None, False, self.run, report)
             row["outcome"] = "error" if row["verdict"] == "error" else report.outcome
+            row["place"] = self.claims.index(item)
             report.wanamaker = json.dumps(row)  # type: ignore[attr-defined]
         return report
 

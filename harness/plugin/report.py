@@ -24,7 +24,7 @@ from harness.reporting import markdown, schema, terminal
 from harness.run import EMBEDDED_MODELS, Run
 from harness.verdicts import standing
 
-_INTERNAL = ("item", "asked", "paper")
+_INTERNAL = ("item", "asked", "paper", "place")
 """Keys of a row that are not for the report."""
 _PACKAGES = ("torch", "transformers", "numpy", "scipy", "wanamaker")
 
@@ -128,6 +128,7 @@ class ReportFile:
         """Write report.json and report.md, and the baseline where that was asked for and the run got to its end."""
         if not self.rows:
             return
+        self.rows.sort(key=lambda row: row["place"])  # workers finish in any order
         try:
             self._report = self._build(baseline)
             folder = self._folder()
