@@ -81,13 +81,13 @@ class Change:
         return f"{numbers.change(self.difference, self.interval, self.unit)}{what}"
 
     def as_dict(self, worse: bool) -> dict[str, Any]:
-        """For the report."""
+        """For the report, ready for JSON: what does not exist is None."""
         return {
             "worse": worse,
             "p_value": self.p_value,
             "paired": self.paired,
-            "difference": self.difference,
-            "interval": list(self.interval),
+            "difference": _finite(self.difference),
+            "interval": [_finite(end) for end in self.interval],
             "part": self.part,
         }
 
@@ -127,9 +127,11 @@ class Baseline:
         refit = [0.0] * len(now.parts) if same else _refit_variances(body, subject, len(now.parts))
         changes = []
         for part, before, variance in zip(now.parts, then.parts, refit, strict=True):
-            verdict = part.verdict
-            c = compare_to_baseline(verdict.estimate, before.verdict.estimate, verdict.direction, variance)  # type: ignore[arg-type]
-            p = min(1.0, c.p_value * len(now.parts))
+            verdict, estimates = part.verdict, (part.verdict.estimate, before.verdict.estimate)
+            c = compare_to_baseline(*estimates, verdict.direction, variance)  # type: ignore[arg-type]
+            # No verdict rests on an undefined value, so nor does this one.
+            undefined = any(estimate.undefined for estimate in estimates if estimate)
+            p = 1.0 if undefined else min(1.0, c.p_value * len(now.parts))
             changes.append(Change(part.name, p, c.difference, c.interval, c.paired, verdict.unit))
         return min(changes, key=lambda change: change.p_value)
 
@@ -140,10 +142,7 @@ def _refit_variances(body: Body, subject: Sweep | Sweeps, parts: int) -> list[fl
     Two fits at N/2 differ by twice the variance at N/2, which is about twice that at N. Zero where the halves were not
     measured or the claim does not rest on a fit.
     """
-    try:
-        a, b = (put(body, _with_fit(subject, half)).parts for half in (LINEAR_HALF_A, LINEAR_HALF_B))
-    except NotApplicable:
-        return [0.0] * parts
+    a, b = (put(body, _with_fit(subject, half)).parts for half in (LINEAR_HALF_A, LINEAR_HALF_B))
     if not len(a) == len(b) == parts:
         return [0.0] * parts
     squares = [(x.verdict.value - y.verdict.value) ** 2 for x, y in zip(a, b, strict=True)]
@@ -165,3 +164,7 @@ def surely_worse(changes: Iterable[tuple[str, Change | None]]) -> set[str]:
     known = [(item, change) for item, change in changes if change is not None]
     rejected = holm([change.p_value for _, change in known]) if known else []
     return {item for (item, _), worse in zip(known, rejected, strict=True) if worse}
+
+
+def _finite(x: float) -> float | None:
+    return x if math.isfinite(x) else None

@@ -23,14 +23,20 @@ TARGETS = 50
 
 
 def measurement(
-    costs: dict[str, list[float]], *, layers: list[int] | None = None, spread: float = 0.002, **other: Any
+    costs: dict[str, list[float]],
+    *,
+    layers: list[int] | None = None,
+    spread: float = 0.002,
+    seed: int = 0,
+    **other: Any,
 ) -> dict[str, Any]:
     """A measurement dict whose costs, by variant and layer, are as given; documents scatter around them.
 
-    `spread` is the standard deviation over documents of the mean ΔNLL, in nats.
+    `spread` is the standard deviation over documents of the mean ΔNLL, in nats, and `seed` that of their scatter,
+    which leaves the costs alone.
     """
     L = len(next(iter(costs.values())))
-    rng = np.random.default_rng(L)
+    rng = np.random.default_rng([L, seed])
     delta = {}
     for variant, values in costs.items():
         noise = rng.normal(0, spread, (L, D))
