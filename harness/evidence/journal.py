@@ -37,6 +37,15 @@ class Journal:
         names = sorted(path.stem for path in self._chunks.glob("*.chunk"))
         return [chunk for chunk in names if self.read(chunk) is not None]
 
+    def cuts(self) -> list[dict[str, Any]]:
+        """The settings of the chunks that are there, of this cut or another, each once."""
+        found: list[dict[str, Any]] = []
+        for path in sorted(self._chunks.glob("*.chunk")):
+            settings = self._folder.load(path, self._key, lambda content, _: content["settings"])
+            if settings is not None and settings not in found:
+                found.append(settings)
+        return found
+
     def read(self, chunk: str) -> Arrays | None:
         """The arrays of a chunk (read-only), or None. A damaged chunk is reported, set aside, and absent.
 

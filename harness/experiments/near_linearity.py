@@ -63,12 +63,29 @@ def measure(
         records = stored(store, request, layers)
         missing = [layer for layer in layers if layer not in records]
         if missing:
-            journal = store.partial(key(NEAR_LINEARITY, settings), {"layers": missing})
-            for record in _sweep(request, missing, subject(), journal, cache, memory, progress):
-                store.put(record)
-                records[record.settings["layer"]] = record
+            home = journal_key(request, layers)
+            begun = _begun(store.partial(home).cuts(), missing)
+            journal = store.partial(home, {"layers": begun})
+            for record in _sweep(request, begun, subject(), journal, cache, memory, progress):
+                if record.settings["layer"] in missing:
+                    store.put(record)
+                    records[record.settings["layer"]] = record
             journal.clear()
     return {layer: records[layer] for layer in layers}
+
+
+def journal_key(request: Request, layers: Sequence[int]) -> str:
+    """Where the chunks are of a run that wants these layers: apart from those of a run that wants others."""
+    return key(NEAR_LINEARITY, {**request.settings(), "layers": sorted(layers)})
+
+
+def _begun(cuts: Sequence[Mapping[str, Any]], missing: Sequence[int]) -> list[int]:
+    """The layers to measure: those of the chunks that are there, if they have all that is missing, else these.
+
+    They have more than that where a run was killed while it wrote its records, one by one.
+    """
+    enough = [list(cut["layers"]) for cut in cuts if set(missing) <= set(cut["layers"])]
+    return min(enough, key=len, default=list(missing))
 
 
 def _sweep(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from harness.evidence import Journal, Record, key
+from harness.experiments.near_linearity import journal_key
 from harness.experiments import fitting
 from harness.experiments.request import NEAR_LINEARITY
 from harness.tests.experiment_example import Toy, same, toy
@@ -141,7 +142,7 @@ def test_a_damaged_chunk_is_measured_again(
             kill_after(patch, whole.index(chunk) + 1 + 3 * (chunk == "moments"))
             with pytest.raises(Killed):
                 again.measure()
-        damage(again.folder / "partial" / key(NEAR_LINEARITY, again.request.settings()) / f"{chunk}.chunk")
+        damage(again.folder / "partial" / journal_key(again.request, range(3)) / f"{chunk}.chunk")
         assert same(again.measure(), records)
         assert any("damaged" in line for line in again.said), again.said
 
