@@ -129,6 +129,18 @@ def test_only_missing_layers_are_measured(it: Toy, whole: dict[int, Record], tmp
     assert not any((again.folder / "partial").glob("*/*"))
 
 
+def test_chunks_of_other_layers_are_not_taken_for_ones_own(
+    it: Toy, whole: dict[int, Record], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = it.elsewhere(tmp_path / "again")
+    with monkeypatch.context() as patch:
+        kill_after(patch, 4)  # the three fits and the first chunk
+        with pytest.raises(Killed):
+            again.measure()
+    assert same(again.measure([1]), {1: whole[1]})
+    assert same(again.measure(), whole)
+
+
 def test_a_damaged_chunk_is_measured_again(
     it: Toy,
     uninterrupted: tuple[dict[int, Record], list[str]],
@@ -145,6 +157,22 @@ def test_a_damaged_chunk_is_measured_again(
         damage(again.folder / "partial" / journal_key(again.request, range(3)) / f"{chunk}.chunk")
         assert same(again.measure(), records)
         assert any("damaged" in line for line in again.said), again.said
+
+
+def test_a_checkpoint_of_too_few_layers_is_left_alone(
+    it: Toy, uninterrupted: tuple[dict[int, Record], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Layer 0 is fitted, the fit of the others begins anew, and then the fit of layer 0 turns out damaged."""
+    records, whole = uninterrupted
+    again = it.elsewhere(tmp_path / "again")
+    chunks = again.folder / "partial" / journal_key(again.request, range(3))
+    for writes, damaged in ((whole.index("fit-0000") + 1, "moments"), (2, "fit-0000")):
+        with monkeypatch.context() as patch:
+            kill_after(patch, writes)
+            with pytest.raises(Killed):
+                again.measure()
+        damage(chunks / f"{damaged}.chunk")
+    assert same(again.measure(), records)
 
 
 def test_a_damaged_record_is_measured_again(it: Toy, whole: dict[int, Record], tmp_path: Path) -> None:
