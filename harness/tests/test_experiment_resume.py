@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.evidence import Journal, Record, key
-from harness.experiments.near_linearity import journal_key
+from harness.evidence import Journal, Record
 from harness.experiments import fitting
-from harness.experiments.request import NEAR_LINEARITY
+from harness.experiments.near_linearity import journal_key
 from harness.tests.experiment_example import Toy, same, toy
 
 
