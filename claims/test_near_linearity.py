@@ -9,6 +9,7 @@ from harness.plugin import claim
 
 CRITICAL = 0.10
 CATASTROPHIC = 1.00  # replacing the MLP at least doubles the perplexity
+ROUNDING = 0.0001  # a hundredth of a point: an MLP that is exactly linear comes out at 0 up to float32's rounding
 
 
 @claim("alllin-gpt2m-70pct-under-3")
@@ -166,7 +167,7 @@ def test_any_single_layer_is_cheap(sweep, judge):
 
 
 @claim("alllin-gpt2m-l4-l18-under-3")
-def test_layers_a_sixth_in_to_three_quarters_each_cost_under_three_percent(sweep, judge):
+def test_layers_from_a_sixth_to_four_fifths_each_cost_under_three_percent(sweep, judge):
     judge(sweep.cost.only(sweep.like(4, 18, of=24)).maximum()).below(0.03)
 
 
@@ -185,4 +186,4 @@ def test_boundary_layers_cost_more_than_middle_layers(sweep, judge):
 @claim("seed-half-the-stations")
 def test_half_of_the_layers_are_free_and_some_improve(sweep, judge):
     judge(sweep.cost.share_below(0.025), "layers that cost under 2.5 %").at_least(0.5)
-    judge(sweep.cost.minimum(), "the cheapest layer's cost").below(0)
+    judge(sweep.cost.minimum(), "the cheapest layer's cost").below(-ROUNDING)
