@@ -139,7 +139,7 @@ class Project:
 
     def __init__(self, pytester: pytest.Pytester, models: Path) -> None:
         self.pytester, self.path, self.models = pytester, pytester.path, models
-        self.budget = BUDGET
+        self.corpus, self.budget = models / "text.jsonl", BUDGET
         pytester.makeini("[pytest]\naddopts = -ra -p no:hypothesispytest -p no:benchmark\n")
         pytester.makeconftest(CONFTEST)
         self.claims(CLAIMS, "idle", "dear", "dearer", "open", "first", "llama")
@@ -152,11 +152,6 @@ class Project:
     def model(self, kind: str = "trained", name: str | None = None) -> Path:
         """A copy of a tiny model that the test may break; `name` is what reports call it."""
         return Path(shutil.copytree(self.models / kind, self.path / "models" / (name or kind)))
-
-    @property
-    def corpus(self) -> Path:
-        """The corpus of 60 documents."""
-        return self.models / "text.jsonl"
 
     def arguments(self, *arguments: str | Path) -> list[str]:
         """`arguments`, with a tiny model and the corpus where they name none, and small sizes.
