@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from harness.corpora import DocumentSet, load_documents, resolve_corpus, with_training
 from harness.corpora.sources import CorpusSource
-from harness.errors import MeasurementError
+from harness.errors import MeasurementError, WanamakerError
 from harness.evidence import Record, Store
 from harness.experiments.measurement import from_records
 from harness.experiments.request import Request, stored
@@ -80,6 +80,7 @@ class Run:
     _subject: tuple[str, Subject] | None = field(default=None, init=False)
     _sweeps: dict[tuple[str, str, tuple[int, ...]], Sweep] = field(default_factory=dict, init=False)
     _broken: dict[tuple[str, str, tuple[int, ...]], Exception] = field(default_factory=dict, init=False)
+    _lost: dict[str, WanamakerError] = field(default_factory=dict, init=False)
     _infos: dict[str, ModelInfo] = field(default_factory=dict, init=False)
     _documents: dict[CorpusSource, DocumentSet] = field(default_factory=dict, init=False)
 
@@ -98,9 +99,15 @@ class Run:
         return resolve_model(model, allow_pickle=self.settings.allow_pickle)
 
     def info(self, model: str) -> ModelInfo:
-        """A model's fingerprint. A hub model is downloaded here if it is not there yet."""
+        """A model's fingerprint. A hub model is downloaded here if it is not there yet; failing to is remembered."""
+        if model in self._lost:
+            raise self._lost[model]
         if model not in self._infos:
-            self._infos[model] = model_info(self.source(model), self.cache)
+            try:
+                self._infos[model] = model_info(self.source(model), self.cache)
+            except WanamakerError as error:
+                self._lost[model] = error
+                raise
         return self._infos[model]
 
     def corpora(self, model: str) -> list[CorpusSource]:
