@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import ModelError
+from harness.models.sources import ModelSource
 from harness.tests.models_on_disk import byte_tokenizer, edit_config, into_pickle
 from harness.tests.plugin_projects import Project, write_corpus
 
@@ -168,6 +170,21 @@ def test_weights_that_do_not_fit_their_config_are_an_error_of_each_claim(project
     project.run("--model", folder).assert_outcomes(errors=6)
     (message,) = {error["message"] for error in project.report()["errors"]}
     assert message.startswith("odd: its weights have not the shape that the config asks for in ")
+
+
+def test_a_hub_model_that_cannot_be_had_is_asked_for_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def gone(source: ModelSource, cache: Path) -> None:
+        asked.append(source.name)
+        raise ModelError(f"{source.name}: no such model on the hub")
+
+    monkeypatch.setattr("harness.run.model_info", gone)
+    result = project.run("--model", "owner/name")
+    result.assert_outcomes(errors=6)
+    assert "Traceback" not in result.stdout.str()
+    assert {error["message"] for error in project.report()["errors"]} == {"owner/name: no such model on the hub"}
+    assert asked == ["owner/name"]
 
 
 def test_a_context_longer_than_the_model_is_an_error(project: Project) -> None:
