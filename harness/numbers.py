@@ -12,6 +12,8 @@ NOTHING = "—"
 """Stands for a number that does not exist; the text around it says why."""
 _PERCENT = {"cost", "share", "relative perplexity", "%"}
 """Units whose values are fractions and are printed as percent (as `harness.statistics` names them)."""
+_POINTS = "points"
+"""Differences of such fractions, printed as percentage points."""
 _COUNTS = {"layers", "documents", "tokens"}
 """Units of whole numbers, in the plural."""
 _MOST = 4
@@ -93,7 +95,7 @@ def change(value: float | None, ends: Ends | None, unit: str | None) -> str:
 
 def scale(unit: str | None) -> float:
     """What a value of `unit` is multiplied by before it is printed."""
-    return 100.0 if unit in _PERCENT else 1.0
+    return 100.0 if unit in _PERCENT or unit == _POINTS else 1.0
 
 
 def suffix(unit: str | None, value: float | None = None) -> str:

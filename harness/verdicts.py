@@ -92,6 +92,14 @@ class Verdict:
     """Which way is worse for the claim: +1 up, -1 down."""
     estimate: Estimate | Bound | Printed | None = field(default=None, repr=False, compare=False)
     """What was judged, for comparison with a baseline."""
+    region: _Region | None = field(default=None, repr=False, compare=False)
+    """The values that satisfy the predicate."""
+
+    def refuted_at(self, tail: float) -> bool:
+        """Whether it is still refuted by an interval of which each end is wrong with probability ``tail`` at most."""
+        if self.status != REFUTED or self.region is None or self.estimate is None:
+            return self.status == REFUTED
+        return self.region.verdict(*self.estimate.limits(tail)) == REFUTED
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready, without the estimate; a limit that does not exist is None."""
@@ -166,7 +174,11 @@ class Judgement:
         away = +1 if self._number().value >= value else -1
         words = f"within {numbers.difference(margin, self.estimate.unit)} of {self._show(value)}"
         judgement = replace(self, level=self.equivalence_level)
-        return judgement._judge(_Region(value - margin, value + margin), words, away)
+        verdict = judgement._judge(_Region(value - margin, value + margin), words, away)
+        if verdict.status == REFUTED and not verdict.refuted_at((1 - self.level) / 2):
+            # Being the same takes two tests at 5 %; being different is a difference, at the level of all others.
+            return replace(verdict, status=INCONCLUSIVE, reason=f"{verdict.reason} at 90 %, but may be at 95 %")
+        return verdict
 
     def lies_in(self, names: Iterable[Hashable]) -> Verdict:
         """For the cheapest or dearest layer: it is one of ``names``."""
@@ -208,7 +220,7 @@ class Judgement:
         if isinstance(estimate, Printed):
             reason = f"{value} as printed, one run, is {'' if status == SUPPORTED else 'not '}{words}"
             return Verdict(status, words, estimate.value, None, self.level, estimate.unit, None, None, reason,
-                           None, None, direction, estimate)  # fmt: skip
+                           None, None, direction, estimate, region)  # fmt: skip
         if estimate.undefined or estimate.documents < MIN_DOCUMENTS:
             status = INCONCLUSIVE
         needed = None
@@ -221,7 +233,7 @@ class Judgement:
         effect = _smallest_effect(estimate, region, tail)
         return Verdict(
             status, words, estimate.value, (low, high), self.level, estimate.unit,
-            estimate.documents, estimate.tokens, reason, effect, needed, direction, estimate,
+            estimate.documents, estimate.tokens, reason, effect, needed, direction, estimate, region,
         )  # fmt: skip
 
 
@@ -238,12 +250,14 @@ def judge(
 
 
 def documents_needed(estimate: Estimate | Bound, region: _Region, tail: float) -> int | None:
-    """The least number of documents at which half-widths that shrink with its root would decide, were the
-    estimate the truth; None where the estimate sits on the threshold or nothing can be told."""
+    """The least number of documents at which four samples in five would decide, were the estimate the truth and
+    half-widths to shrink with the number's root; None where the estimate sits on the threshold or nothing can be
+    told."""
     have = estimate.documents
 
     def decides(documents: int) -> bool:
-        return region.verdict(*estimate.limits(tail, scale=math.sqrt(have / documents))) != INCONCLUSIVE
+        scale = math.sqrt(have / documents)
+        return region.verdict(*estimate.limits(tail, scale=scale, power=_Z80)) != INCONCLUSIVE
 
     low, high = max(have, MIN_DOCUMENTS), have * _FAR
     if not decides(high):
@@ -257,7 +271,12 @@ def documents_needed(estimate: Estimate | Bound, region: _Region, tail: float) -
 
 
 def _smallest_effect(estimate: Estimate | Bound, region: _Region, tail: float) -> float | None:
-    """Distance from the estimate to the limit that must clear the threshold, widened to power 0.8."""
+    """Distance from the estimate to the limit that must clear the threshold, widened to power 0.8.
+
+    None for counts and shares of layers, whose steps depend on where each layer lies, and for ratios.
+    """
+    if estimate.unit in ("layers", "share", ""):
+        return None
     low, high = estimate.limits(tail, power=_Z80)
     sides = [estimate.value - low] * (region.low > -math.inf) + [high - estimate.value] * (region.high < math.inf)
     return _finite(max(sides, default=0.0))
@@ -275,17 +294,29 @@ def _why_open(estimate: Estimate | Bound, question: str, needed: int | None) -> 
     if needed is None:
         on = "sits on the threshold, which no number of documents is sure to settle"
         return f"too wide to say{question}; the estimate {on} ({n:,} measured)"
-    return f"too wide to say{question}; about {needed:,} documents would settle it ({n:,} measured)"
+    return f"too wide to say{question}; about {_round(needed):,} documents would settle it ({n:,} measured)"
+
+
+def _round(n: int) -> int:
+    """Two significant digits: a plan is no measurement."""
+    return round(n, 1 - math.floor(math.log10(n))) if n > 99 else n
 
 
 def combine(parts: Sequence[Verdict]) -> Verdict:
-    """Verdict of a claim with several parts: REFUTED if any part is, SUPPORTED if all are, else
-    INCONCLUSIVE.
+    """Verdict of a claim with several parts: SUPPORTED if all of k parts are, REFUTED if one part is even at a kth of
+    its error probability (so that more parts do not mean more false refutations), else INCONCLUSIVE.
 
     The numbers are those of the part that decided (the first refuted or inconclusive one).
     """
     if not parts:
         raise ValueError("a claim without a part has no verdict")
+    k = len(parts)
+    parts = [
+        replace(part, status=INCONCLUSIVE, reason=f"{part.reason}, but not surely so as one of {k} parts")
+        if part.status == REFUTED and not part.refuted_at(0.025 / k)
+        else part
+        for part in parts
+    ]
     for status in (REFUTED, INCONCLUSIVE, SUPPORTED):
         if decisive := [part for part in parts if part.status == status]:
             break

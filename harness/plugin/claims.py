@@ -41,7 +41,8 @@ def claim(id: str, *, model: str | None = None, layers: Literal["all", "first"] 
 
 def claim_of(function: object) -> ClaimTest | None:
     """What the decorator left on a test function; None on anything else."""
-    found = vars(function).get(_ATTRIBUTE) if isinstance(function, FunctionType) else None
+    plain = getattr(function, "__func__", function)  # a test in a class is a bound method
+    found = vars(plain).get(_ATTRIBUTE) if isinstance(plain, FunctionType) else None
     return found if isinstance(found, ClaimTest) else None
 
 

@@ -65,7 +65,7 @@ class WanamakerPlugin:
             _distinct("--corpus", [self.run.corpus(corpus).name for corpus in asked.corpora])
         except WanamakerError as error:
             raise pytest.UsageError(str(error)) from None
-        self.gpu_asked = options.asks_for_gpu(config)
+        self.gpu_asked = False
         self.baseline_at = options.baseline_path(config)
         if config.getoption("update_baseline"):
             options.check_update(config, self.baseline_at)
@@ -79,9 +79,9 @@ class WanamakerPlugin:
 
     # ---- collection
 
-    def pytest_report_header(self) -> list[str]:
+    def pytest_report_collectionfinish(self) -> list[str]:
         """What claims are compared with."""
-        if self.baseline_at is None:
+        if self.baseline_at is None or not self.claims:
             return []
         path, origin = self.baseline_at
         name = path.relative_to(self.config.rootpath) if path.is_relative_to(self.config.rootpath) else path.name
@@ -104,9 +104,18 @@ class WanamakerPlugin:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Leave out the paper's models unless they were asked for; keep items of one model together."""
         claims.arrange(items, self.run.settings.models)
+        found = [item for item, _ in claims.claim_items(items)]
+        left_out = [item for item in found if item.get_closest_marker("gpu")]
+        # -m has had its say: where it left nothing but marked claims, they are what was asked for.
+        self.gpu_asked = bool(self.config.getoption("markexpr")) and bool(found) and left_out == found
+        if self.gpu_asked and self.baseline_at and self.baseline_at[1] == "default":
+            if self.config.getoption("update_baseline"):
+                raise pytest.UsageError(
+                    "--update-baseline: name the file with --baseline; the default one is not for -m gpu"
+                )
+            self.baseline_at = None
         if self.explicit or self.gpu_asked:
             return
-        left_out = [item for item, _ in claims.claim_items(items) if item.get_closest_marker("gpu")]
         if left_out:
             gone = set(left_out)
             self.config.hook.pytest_deselected(items=left_out)
@@ -229,8 +238,8 @@ class WanamakerPlugin:
         try:
             now = self._judge(item)[0]
             return self.baseline.change(item.obj, self.subjects(item)[0], now)
-        except (WanamakerError, NotApplicable, ValueError):
-            return None  # told where the item itself runs
+        except Exception:
+            return None  # told where the item itself runs; the other claims' comparisons do not hang on it
 
     def _layers(self, item: pytest.Function) -> dict[str, list[int]]:
         return {model: list(self.run.layers(model)) for model in claims.models_of(item)}
@@ -246,7 +255,9 @@ class WanamakerPlugin:
                 _skip(f"{line} (no counterpart in the baseline; add it with --update-baseline)")
             if worse and not self.config.getoption("update_baseline"):
                 pytest.fail(f"worse than the baseline by {change.told}; {line}", pytrace=False)
-            if judged.word == "INCONCLUSIVE" and inconclusive != "pass":
+            if judged.word == "INCONCLUSIVE" and inconclusive == "fail":
+                pytest.fail(line, pytrace=False)
+            if judged.word == "INCONCLUSIVE" and inconclusive == "skip":
                 _skip(line)
         elif self.config.getoption("update_baseline"):
             return  # the first baseline: there is nothing to be worse than
@@ -283,13 +294,14 @@ class WanamakerPlugin:
         if row := getattr(report, "wanamaker", None):
             self.report.add(json.loads(row))
 
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the report, where claims were judged and this is the process to do it."""
         self.progress.clear()
         self.run.close()
         if not hasattr(self.config, "workerinput"):
             finished = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-            self.report.write(self.baseline_at, finished)
+            if not self.report.write(self.baseline_at, finished) and finished:
+                session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The short table at the end."""

@@ -109,11 +109,6 @@ def is_strict(config: pytest.Config) -> bool:
     return "strict=true" in (config.getoption("override_ini", None) or [])
 
 
-def asks_for_gpu(config: pytest.Config) -> bool:
-    """Whether ``-m`` names the mark gpu other than to leave it out."""
-    return re.search(r"(?<!not )\bgpu\b", config.getoption("markexpr", "") or "") is not None
-
-
 def settings(config: pytest.Config) -> Settings:
     """What the options ask for. Raises pytest.UsageError for one that cannot be."""
     get = config.getoption
@@ -176,6 +171,6 @@ def baseline_path(config: pytest.Config) -> tuple[Path, str] | None:
         return schema.locate(Path(given)), "given"
     asked = ("model", "corpus", "layers", "budget")
     plain = not any(config.getoption(name) for name in asked) and config.getoption("dtype") == "float32"
-    if not plain or is_strict(config) or asks_for_gpu(config):
+    if not plain or is_strict(config):
         return None
     return config.rootpath / DEFAULT_BASELINE, "default"

@@ -124,10 +124,13 @@ class ReportFile:
         else:
             self.rows.append(row)
 
-    def write(self, baseline: tuple[Path, str] | None, finished: bool) -> None:
-        """Write report.json and report.md, and the baseline where that was asked for and the run got to its end."""
+    def write(self, baseline: tuple[Path, str] | None, finished: bool) -> bool:
+        """Write report.json and report.md, and the baseline where that was asked for and the run got to its end.
+
+        False where they could not be written; the reason is told with the summary.
+        """
         if not self.rows:
-            return
+            return True
         self.rows.sort(key=lambda row: row["place"])  # workers finish in any order
         try:
             self._report = self._build(baseline)
@@ -137,7 +140,9 @@ class ReportFile:
             if baseline and self.config.getoption("update_baseline"):
                 self._update(baseline[0], finished)
         except (WanamakerError, OSError) as error:
-            raise pytest.UsageError(f"report not written: {error}") from None
+            self._said.append(f"ERROR: report not written: {error}")
+            return False
+        return True
 
     def summarize(self, reporter: pytest.TerminalReporter) -> None:
         """The short table, and where the report is."""
@@ -158,6 +163,14 @@ class ReportFile:
         if not finished or any(row["outcome"] == "error" for row in self.rows):
             self._said.append("baseline not updated: that takes a whole run without errors")
             return
+        if path.is_file():
+            lost = {(c["id"], *c["models"]) for c in schema.load(path)["claims"]}
+            lost -= {(row["id"], *row["models"]) for row in self.rows}
+            if lost:
+                self._said.append(
+                    f"baseline not updated: this run lacks {len(lost)} of its claims; delete it to begin anew"
+                )
+                return
         if path.name != "report.json":
             assert self._report is not None
             schema.write(self._report, path)
@@ -184,6 +197,7 @@ class ReportFile:
         measurements, measured, sources = self._measured()
         infos = [run.info(model).as_dict() for model in measured]
         budget = run.budget(self._models()[0])
+        compared = any(row["comparison"] for row in self.rows)
         device = {m.pop("device") for m in measurements}
         versions = {name: importlib.metadata.version(name) for name in _PACKAGES}
         for m in measurements:
@@ -214,7 +228,7 @@ class ReportFile:
                 "inconclusive": self.config.getoption("inconclusive"),
                 "strict": options.is_strict(self.config),
                 "versions": {"python": platform.python_version(), **versions},
-                "baseline": {"file": baseline[0].name, "origin": baseline[1]} if baseline else None,
+                "baseline": {"file": baseline[0].name, "origin": baseline[1]} if compared and baseline else None,
                 "selection": self.config.getoption("keyword") or None,
             },
             "models": infos,

@@ -118,7 +118,7 @@ def _measured(part: dict[str, Any] | None) -> tuple[str, str]:
 
 
 def _sentence(reason: str) -> str:
-    shown = text(reason[:1].upper() + reason[1:])
+    shown = text(reason)
     return shown if shown.endswith((".", "!", "?")) or not shown else shown + "."
 
 

@@ -39,8 +39,8 @@ class LayerTable:
     """(L,) for each variant: relative change of perplexity."""
     cost_interval: Floats
     """(L, 2) simultaneous interval of the linear map's cost; NaN where documents are too few for one."""
-    half_width: float
-    """Median over layers of half the pointwise interval of the linear map's cost."""
+    standard_error: float
+    """Standard error of a cost over test documents, the median over layers."""
     captured: Floats | None
     """(L,) share of the MLP's effect captured; NaN where the effect's interval does not exclude 0."""
     captured_interval: Floats | None
@@ -88,7 +88,7 @@ def layer_table(measurement: Mapping[str, Any], seed: int = 0) -> LayerTable:
         other_norm=_column(fit.get("other_norm")),
         refit=_refit(cost),
         cost_interval=_bounded(linear.interval(LEVEL)),
-        half_width=_half_width(linear),
+        standard_error=_standard_error(linear),
         captured=None if share is None else np.where(share.known, share.values, np.nan),
         captured_interval=None if share is None else _bounded(share.interval(LEVEL)),
     )
@@ -101,7 +101,8 @@ def _r2(squares: Mapping[str, Any]) -> Floats:
 
 
 def _refit(cost: Mapping[str, Floats]) -> Floats | None:
-    """The halves share no document, so half of their squared difference estimates the variance of one fit."""
+    """The halves share no document, so half of their squared difference estimates the variance of one fit. (One
+    difference a layer: only its mean square over layers says much.)"""
     if LINEAR_HALF_A not in cost or LINEAR_HALF_B not in cost:
         return None
     return np.abs(cost[LINEAR_HALF_A] - cost[LINEAR_HALF_B]) / np.sqrt(2)
@@ -122,6 +123,6 @@ def _bounded(intervals: Floats) -> Floats:
     return np.where(np.isfinite(intervals).all(axis=1, keepdims=True), intervals, np.nan)
 
 
-def _half_width(costs: Family) -> float:
-    lower, upper = costs.pointwise(LEVEL).T
-    return float(np.median(upper - lower) / 2)
+def _standard_error(costs: Family) -> float:
+    """Median over layers of the standard error of a cost, over documents."""
+    return float(np.median([costs.at(layer).se for layer in costs.names]))

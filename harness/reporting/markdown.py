@@ -50,6 +50,11 @@ def _headline(report: Mapping[str, Any]) -> str:
     tested = f"{plural(len({claim['id'] for claim in judged}), 'claim')} of the paper"
     tests = f"{plural(len(judged), 'test')}, one for each model or group of models that a claim is about"
     opening = f"Run {name}{f' ({how})' if how else ''} put {tested} to {tests}."
+    if not any(claim["role"] == "reproduction" for claim in judged):
+        opening += (
+            " None of the models is one of the paper's: REFUTED says here that a pattern which the paper "
+            "describes does not carry over, and nothing about the paper's own numbers."
+        )
     if len(found) <= 3:
         return f"{opening} {'; '.join(found)}. {_chance(judged)}".rstrip()
     return "\n".join([opening, "", *(f"- {line}" for line in found), "", _chance(judged)]).rstrip()
@@ -65,7 +70,7 @@ def _chance(judged: Sequence[dict[str, Any]]) -> str:
         told += " (verdicts on further corpora stand beside these and are not counted)"
     each = "it has" if n == 1 else "each has"
     return (
-        f"{told}; {each} a chance of at most {100 * ERROR_RATE:.0f} % of a false verdict, so up to "
+        f"{told}; {each} a nominal chance of at most {100 * ERROR_RATE:.0f} % of a false verdict, so up to "
         f"{number(expected, 2 if expected < 1 else 1)} false verdicts are to be expected."
     )
 

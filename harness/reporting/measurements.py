@@ -105,14 +105,15 @@ def _cheaper(t: LayerTable, variant: str) -> str:
 def _refit(t: LayerTable) -> str:
     assert t.refit is not None
     i = int(np.argmax(t.refit))
+    typical = float(np.sqrt(np.mean(np.square(t.refit))))
     line = (
         "- Chance in the fit, at half of the rows: the standard deviation of a layer's cost over refits "
-        f"is {percent(float(np.median(t.refit)))} points (median over layers; most in layer "
-        f"{t.layers[i]}, {percent(t.refit[i])} points)"
+        f"is {percent(typical)} points (root mean square over layers; most of it from layer {t.layers[i]}, where the "
+        f"two fits differ by {percent(t.refit[i] * np.sqrt(2))} points)"
     )
-    if np.isfinite(t.half_width):
-        own = percent(t.half_width)
-        line += f". For scale: half the width of a single layer's 95 % interval is {own} points (median)"
+    if np.isfinite(t.standard_error):
+        own = percent(t.standard_error)
+        line += f". For scale: the standard error that the test documents leave is {own} points (median over layers)"
     return line + "."
 
 

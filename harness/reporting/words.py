@@ -23,28 +23,35 @@ READING = """\
 - **Measured**: the estimate from the test documents, which took no part in any fit or choice.
 - **Interval**: the values that the test documents leave open, at 95 % unless another level is given (90
   % where a claim says that two things are the same). It is a studentised bootstrap interval over
-  documents: the document, not the token, is the unit that varies. Where a claim is about many layers
-  its interval holds for all of them at once. Counts, shares, maxima and medians of layers are never
-  resampled: they are bounded by closed tests over the layers, rankings by comparing each layer with the
-  best.
-- **Predicate**: what the claim wants of the measured number, fixed before anything was measured.
+  documents: the document, not the token, is the unit that varies. The tables of layers have intervals
+  that hold for all layers at once. Counts, shares, maxima and medians of layers are never resampled:
+  they are bounded by closed tests over the layers, rankings by comparing each layer with the best. Such
+  a bound may be narrower than the row of the layer in its table (a statement about the cheapest layer
+  needs less than one about all of them) or wider. A comparison of two models is paired by document
+  where it is about one layer or a mean; extremes and medians are bounded in each model apart.
+- **Predicate**: what the claim wants of the measured number. Predicates stand in the source of the
+  claims and were not chosen from these measurements. Where the paper gives no number the bound is ours,
+  and the claim says so.
 - A claim about *which* layer is the cheapest or the dearest is judged by a **lead**: how far the best
-  of the layers that it names is ahead of the best of all others. Its predicate holds where the lead is
-  above 0.
+  of the layers that it names is ahead of the best of all others, as the ratio of the two perplexities
+  less 1. Its predicate holds where the lead is above 0. *Not surely worse* are the layers that no other
+  layer beats beyond noise.
 - **SUPPORTED**: the whole interval satisfies the predicate. **REFUTED**: the whole interval violates
   it. **INCONCLUSIVE**: the interval holds values of both kinds, or there are fewer than 20 documents. A
-  claim with several parts is SUPPORTED if all parts are and REFUTED if one part is. **Not applicable**:
+  claim with k parts is SUPPORTED if all parts are, and REFUTED if one part is even at a kth of its error
+  probability. **Not applicable**:
   the claim has no meaning for this model. **Error**: the measurement broke, which is no verdict.
-- **Reproduction**: judged on the model that the paper's sentence is about. **Generalization**: the same
-  claim put to another model.
-- **Paper's number**: how the measurement stands to it. *Reproduced*: equal within a margin fixed
-  beforehand; *excluded*: the interval does not hold it; *too wide to say*: neither; *not comparable*:
+- **Reproduction**: judged on the model that the paper's sentence is about. **Generalization**: the
+  pattern that the sentence describes, put to another model; where it fails, the pattern does not carry
+  over, which says nothing of the paper's number.
+- **Paper's number**: how the measurement stands to it. *Reproduced*: equal within the margin that
+  stands with the claim; *excluded*: the interval does not hold it; *too wide to say*: neither; *not comparable*:
   another model or protocol.
 - **Could have shown**: how far on the right side of the predicate's bound the truth would have to lie
-  for a sample of this size to support the claim with a chance of 80 %. A smaller effect was out of
-  reach.
-- **Settled by**: how many documents it would take for the interval to leave the bound, if the estimate
-  stays.
+  for a sample of this size to support the claim with a chance of 80 %, at the noise that this estimate
+  has. A smaller effect was out of reach. Counts and shares of layers have no such distance.
+- **Settled by**: at about how many documents four samples in five would settle the claim, were the
+  estimate the truth; a corpus may have fewer.
 - Places in the paper: S is a section, T a table, *seed* the author's summary of the paper.
 - A dash (—) stands for a number that does not exist."""
 
@@ -110,9 +117,10 @@ R2 = (
 CAPTURED = (
     "1 − (loss with *linear* − loss) / (loss with *mean* − loss), the share of the MLP's effect on the "
     "loss that the map keeps: 100 % for a perfect stand-in, 0 % for one no better than the average "
-    "output. Given only where the interval of the denominator excludes 0."
+    "output. Given only where the interval of the denominator excludes 0. Where mean ablation is a "
+    "catastrophe, any map that avoids it captures nearly all: read the share beside the cost."
 )
 NORM = (
-    "the mean length of the MLP's output at first positions and at all others. Where the first is far "
-    "larger, it dominates a least-squares fit that includes it."
+    "the mean length of the MLP's output at first positions and at all others of the fitting text. "
+    "Where the first is far larger, it dominates a least-squares fit that includes it."
 )

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.statistics.estimates import reach
+from harness.statistics.estimates import difference_unit, reach
 from harness.statistics.formula import Array
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Bound:
         return self.limits((1 - level) / 2)
 
     def __sub__(self, other: Bound) -> Bound:
-        return Combined("-", self, other, self.unit)
+        return Combined("-", self, other, difference_unit(self.unit))
 
     def __truediv__(self, other: Bound) -> Bound:
         return Combined("/", self, other, "")

@@ -79,7 +79,7 @@ class Estimate:
         return float(low), float(high)
 
     def __sub__(self, other: Estimate) -> Estimate:
-        return self._with("-", other, self.unit)
+        return self._with("-", other, difference_unit(self.unit))
 
     def __add__(self, other: Estimate) -> Estimate:
         return self._with("+", other, self.unit)
@@ -95,6 +95,11 @@ class Estimate:
     def _with(self, operation: str, other: Estimate, unit: str) -> Estimate:
         smooth = joined(self.smooth, other.smooth, operation)
         return Estimate(smooth, min(self.tokens, other.tokens), unit, self.undefined or other.undefined)
+
+
+def difference_unit(unit: str) -> str:
+    """How a difference is shown: percentage points where the values are percent."""
+    return "points" if unit in ("cost", "share") else unit
 
 
 def joined(a: Smooth, b: Smooth, operation: str) -> Smooth:

@@ -18,8 +18,9 @@ import numpy as np
 from harness.errors import MeasurementError
 from harness.statistics.formula import MONOTONE, Array, Formula, evaluate, shifted, split_monotone
 
-RESAMPLES = 1999
-"""B, such that (B + 1) * tail is a whole number for the usual tails (Davison and Hinkley 1997)."""
+RESAMPLES = 19_999
+"""B, such that (B + 1) * tail is a whole number for the usual tails (Davison and Hinkley 1997). Many, because limits
+for one of several layers lie far out in a tail, and a verdict must not depend on the seed."""
 
 _NO_SPREAD = 1e-6
 """A standard error below this part of its terms' own standard errors is rounding: the terms cancel."""
