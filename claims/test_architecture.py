@@ -1,8 +1,8 @@
 """Sections 4.6, 4.7 and 5.5 of the paper: layer 0, size, and GPT-2 against GPT-NeoX (Pythia).
 
-Claims about several models take `sweeps`, all models of the run on one corpus. A difference of single costs is
-paired by document; extremes and medians are bounded in each model apart. The embedded pair has the same size, data, tokenizer and
-steps, and differs in its block (sequential or parallel) and in how positions enter.
+Claims about several models take `sweeps`, all models of the run on one corpus. A difference of single costs is paired
+by document; extremes and medians are bounded in each model apart. The embedded pair has the same size, data,
+tokenizer and steps, and differs in its block (sequential or parallel) and in how positions enter.
 """
 
 import itertools

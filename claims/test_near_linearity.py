@@ -1,11 +1,11 @@
 """Section 4.1 and Table 3 of the paper: what it costs to replace one MLP by a linear map, layer by layer.
 
-`sweep.cost` holds the relative rise of perplexity for every layer; `sweep.like(a, b, of=L)` are the layers that
-stand where layers a to b stand in a model of L. A test named after a model of the paper is a check of what the
-paper says of it; the test before it puts the pattern to any other model. Where the paper names a layer and its
-cost, the verdict is on the layer: the cost depends on the protocol, and how the measurement stands to it is told
-beside the verdict. Bounds that the paper does not give are ours: critical and catastrophic below, and parts of the depth such as the first
-quarter.
+`sweep.cost` holds the relative rise of perplexity for every layer; `sweep.like(a, b, of=L)` are the layers that stand
+where layers a to b stand in a model of L. A test named after a model of the paper is a check of what the paper says
+of it; the test before it puts the pattern to any other model. Where the paper names a layer and its cost, the verdict
+is on the layer: the cost depends on the protocol, and how the measurement stands to it is told beside the verdict.
+Bounds that the paper does not give are ours: critical and catastrophic below, and parts of the depth such as the
+first quarter.
 """
 
 from harness.plugin import claim

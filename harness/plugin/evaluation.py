@@ -44,7 +44,8 @@ class Judged:
         verdict = self.verdict
         if verdict is None:
             return self.why_not
-        deciding = next(part for part in self.parts if part.verdict.status == verdict.status)
+        # By its region and not by its status: one of several parts may be refuted less surely than a claim must be.
+        deciding = next(part for part in self.parts if part.verdict.region is verdict.region)
         return f"{deciding.name}: {verdict.reason}" if deciding.name else verdict.reason
 
 

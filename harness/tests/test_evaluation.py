@@ -61,6 +61,19 @@ def test_a_claim_of_parts(limits: tuple[float, ...], word: str, reason: str) -> 
     assert judged.reason == f"{reason}{judged.verdict.reason}"
 
 
+def test_a_part_that_is_refuted_only_just() -> None:
+    """At 95 % alone, but not as one of three parts: the claim is open, and the line says which part left it so."""
+    given = sweep((0.5, 0.1, 0.02))
+    low = given.cost.at(1).interval()[0]
+    body = each_at_most(0.6, low - 1e-6, 0.1)
+    alone = put(each_at_most(0.6, low - 1e-6, 0.1), given).parts[1].verdict
+    assert alone.status == "REFUTED"
+    judged = put(body, given)
+    assert judged.word == "INCONCLUSIVE"
+    assert judged.reason.startswith("layer 1: ")
+    assert judged.reason.endswith("but not surely so as one of 3 parts")
+
+
 def test_a_claim_of_one_part_names_none() -> None:
     judged = put(dearest_at_most(0.03), sweep((0.5, 0.1)))
     assert judged.word == "REFUTED"

@@ -102,10 +102,10 @@ def test_the_costs_are_those_that_were_released() -> None:
         ("alllin-pattern-replicates-exactly", "pythia-1b", NO),
         ("alllin-pattern-replicates-exactly", "pythia-2.8b", YES),
         ("alllin-gpt2m-cheapest-l8", "gpt2-medium", YES),
-        ("alllin-gpt2m-worst-l23", "gpt2-medium", NO),  # the layer, but 12.15 %
+        ("alllin-gpt2m-worst-l23", "gpt2-medium", YES),  # the layer, though 12.15 %
         ("alllin-gpt2l-max-3.7", "gpt2-large", YES),
         ("alllin-gpt2l-min-l5", "gpt2-large", YES),
-        ("alllin-p160m-range", "pythia-160m", NO),  # the layers, but other values
+        ("alllin-p160m-range", "pythia-160m", YES),  # the layers, though other values
         ("alllin-p410m-worst-l6", "pythia-410m", NO),
         ("alllin-p410m-cheapest-l12", "pythia-410m", NO),
         ("alllin-p1b-worst-l2", "pythia-1b", NO),
@@ -147,7 +147,7 @@ def test_gpt2_medium_on_more_tokens() -> None:
         said("alllin-gpt2m-l2-l15-range", "gpt2-medium", [min(p, 2.549) for p in RELEASED["gpt2-medium"]]).word == YES
     )
     assert said("alllin-gpt2m-cheapest-l8", "gpt2-medium", ON_35K).word == YES
-    assert said("alllin-gpt2m-worst-l23", "gpt2-medium", ON_35K).word == NO  # 12.58 %
+    assert said("alllin-gpt2m-worst-l23", "gpt2-medium", ON_35K).word == YES
 
 
 @pytest.mark.parametrize(
@@ -176,29 +176,25 @@ def test_values_behind_comparisons() -> None:
 
 
 @pytest.mark.parametrize(
-    ("id", "percent"),
+    ("id", "percent", "others"),
     [
-        ("alllin-gpt2m-cheapest-l8", at(24, 2.0, l8=1.6)),
-        ("alllin-gpt2m-worst-l23", at(24, 2.0, l0=9e3, l23=12.3)),
-        ("alllin-gpt2l-min-l5", at(36, 2.0, l5=0.38)),
-        ("alllin-p160m-range", at(12, 30, l5=8.6, l2=117.9)),
-        ("alllin-p410m-worst-l6", at(24, 9, l6=28.6)),
-        ("alllin-p410m-cheapest-l12", at(24, 9, l12=3.1)),
-        ("alllin-p1b-worst-l2", at(16, 9, l2=31.7)),
-        ("alllin-p2.8b-range", at(32, 9, l10=1.9, l0=513.2)),
+        ("alllin-gpt2m-cheapest-l8", at(24, 2.0, l8=1.6), {7: 1.5}),
+        ("alllin-gpt2m-worst-l23", at(24, 2.0, l0=9e3, l23=12.3), {22: 12.4}),
+        ("alllin-gpt2l-min-l5", at(36, 2.0, l5=0.38), {4: 0.37}),
+        ("alllin-p160m-range", at(12, 30, l5=8.6, l2=117.9), {6: 8.5, 1: 118.0}),
+        ("alllin-p410m-worst-l6", at(24, 9, l6=28.6), {5: 28.7}),
+        ("alllin-p410m-cheapest-l12", at(24, 9, l12=3.1), {9: 3.0}),
+        ("alllin-p1b-worst-l2", at(16, 9, l2=31.7), {3: 31.8}),
+        ("alllin-p2.8b-range", at(32, 9, l10=1.9, l0=513.2), {11: 1.8, 1: 513.3}),
     ],
 )
-def test_the_printed_numbers_themselves_would_pass(id: str, percent: list[float]) -> None:
-    """A test of the numbers printed for a model accepts them, and nothing a rounding step further away."""
+def test_the_layers_that_the_paper_names(id: str, percent: list[float], others: dict[int, float]) -> None:
+    """At the printed numbers themselves; then another layer, even one beside it, is the extreme."""
     (model,) = [model for model in functions_of(id) if model]
     assert said(id, model, percent).word == YES
-    step = 0.06 if model == "gpt2-large" else 0.11
-    most = float(np.median(percent))
-    for layer, printed in enumerate(percent):
-        if abs(printed - most) > 0.01 and printed < 9e3:
-            for moved in (printed - step, printed + step):
-                changed = [moved if i == layer else p for i, p in enumerate(percent)]
-                assert said(id, model, changed).word == NO, (layer, moved)
+    for layer, cost in others.items():
+        changed = [cost if i == layer else p for i, p in enumerate(percent)]
+        assert said(id, model, changed).word == NO, layer
 
 
 @pytest.mark.parametrize(
