@@ -79,9 +79,16 @@ class WanamakerPlugin:
 
     # ---- collection
 
+    def pytest_report_header(self) -> list[str]:
+        """What claims are compared with, where workers collect them."""
+        return self._compared() if self.config.pluginmanager.hasplugin("dsession") else []
+
     def pytest_report_collectionfinish(self) -> list[str]:
-        """What claims are compared with."""
-        if self.baseline_at is None or not self.claims:
+        """What claims are compared with, where there are any."""
+        return self._compared() if self.claims else []
+
+    def _compared(self) -> list[str]:
+        if self.baseline_at is None:
             return []
         path, origin = self.baseline_at
         name = path.relative_to(self.config.rootpath) if path.is_relative_to(self.config.rootpath) else path.name
@@ -121,6 +128,7 @@ class WanamakerPlugin:
             self.config.hook.pytest_deselected(items=left_out)
             items[:] = [item for item in items if item not in gone]
 
+    @pytest.hookimpl(tryfirst=True)  # before the terminal asks what to say of the collection
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Know what is needed, and find out what is wrong with it before anything is measured."""
         found = claims.claim_items(session.items)
