@@ -91,7 +91,7 @@ class WanamakerPlugin:
         if self.baseline_at is None:
             return []
         path, origin = self.baseline_at
-        name = path.relative_to(self.config.rootpath) if path.is_relative_to(self.config.rootpath) else path.name
+        name = path.relative_to(self.config.rootpath) if path.is_relative_to(self.config.rootpath) else path
         how = "the committed baseline; --strict turns it off" if origin == "default" else "as given"
         return [f"wanamaker: claims fail only where they got worse than {name} ({how})"]
 
