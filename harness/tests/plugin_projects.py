@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -48,6 +49,7 @@ def test_layer_1_of_llama_is_free(sweep, judge):
     sweep.require(family="llama")
     judge(sweep.cost.at(1)).at_most(0.01)
 """
+CLAIM_IDS = ("idle", "dear", "dearer", "open", "first", "llama")
 """On `trained`: SUPPORTED, REFUTED, SUPPORTED, INCONCLUSIVE, SUPPORTED, not applicable."""
 
 COMPARISON = """
@@ -142,7 +144,7 @@ class Project:
         self.corpus, self.budget = models / "text.jsonl", BUDGET
         pytester.makeini("[pytest]\naddopts = -ra -p no:hypothesispytest -p no:benchmark\n")
         pytester.makeconftest(CONFTEST)
-        self.claims(CLAIMS, "idle", "dear", "dearer", "open", "first", "llama")
+        self.claims(CLAIMS, *CLAIM_IDS)
 
     def claims(self, source: str, *ids: str, name: str = "test_claims", untestable: str = "") -> None:
         """Write a module of claims, and a paper.toml that has them."""
@@ -182,6 +184,11 @@ class Project:
         self.pytester.makepyfile(watch=WATCH)
         return self.run_apart("-p", "watch", *arguments)
 
+    def environment(self, **more: str) -> dict[str, str]:
+        """For a process that imports plugins from the project's folder."""
+        places = [str(self.path), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(places), **more}
+
     def report(self, folder: str = "out") -> dict[str, Any]:
         """report.json of a run."""
         return json.loads((self.path / folder / "report.json").read_text(encoding="utf-8"))
@@ -202,6 +209,14 @@ class Project:
         store = Store(self.path / ".evidence", report=pytest.fail)
         found = [store.get(key) for key in store.keys()]  # noqa: SIM118 (a Store is no mapping)
         return sorted(record.settings["layer"] for record in found if record)
+
+
+def told(result: pytest.RunResult, section: str) -> list[str]:
+    """The lines of a section of the terminal's output (ERRORS, FAILURES) but for the names of the tests."""
+    lines = result.outlines
+    first = next(i for i, line in enumerate(lines) if f"= {section} =" in line) + 1
+    last = next(i for i, line in enumerate(lines) if i > first and line.startswith("====="))
+    return [line for line in lines[first:last] if not line.startswith("___")]
 
 
 def without_times(report: dict[str, Any]) -> dict[str, Any]:

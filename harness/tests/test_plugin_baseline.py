@@ -82,6 +82,15 @@ def test_a_verdict_that_was_recorded_otherwise_fails_nothing(project: Project, b
     project.run("--baseline", baseline).assert_outcomes(passed=4, skipped=2)
 
 
+@pytest.mark.parametrize(("word", "outcome"), [("skip", "skipped"), ("fail", "failed"), ("pass", "passed")])
+def test_with_a_baseline_inconclusive_claims_end_as_asked(
+    project: Project, baseline: Path, word: str, outcome: str
+) -> None:
+    project.run("--baseline", baseline, "--inconclusive", word, "-k", "at_most_what").assert_outcomes(
+        **{outcome: 1}, deselected=5
+    )
+
+
 @pytest.fixture
 def others(project: Project) -> Path:
     """Other documents of the same kind."""
@@ -212,6 +221,14 @@ def test_update_baseline_refuses_a_run_with_errors(project: Project, baseline: P
     assert baseline.read_bytes() == before
 
 
+def test_update_baseline_refuses_a_run_that_lacks_claims(project: Project, baseline: Path) -> None:
+    before = baseline.read_bytes()
+    project.claims(ONE_CLAIM, "dear")
+    result = project.run("--baseline", baseline, "--update-baseline")
+    result.stdout.fnmatch_lines(["baseline not updated: this run lacks 5 of its claims; delete it to begin anew"])
+    assert baseline.read_bytes() == before
+
+
 @pytest.fixture
 def embedded(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project in which the embedded models and what they are measured on are tiny."""
@@ -257,6 +274,13 @@ def test_strict_turns_the_default_baseline_off(embedded: Project) -> None:
     report = embedded.report("reports/embedded-smoke")
     assert report["run"]["strict"]
     assert report["run"]["baseline"] is None
+
+
+def test_tests_that_are_no_claims_are_compared_with_nothing(project: Project) -> None:
+    project.pytester.makepyfile(test_claims="def test_plain(): pass")
+    result = project.pytester.runpytest_inprocess(".")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("wanamaker: *")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.models.sources import PAPER_MODELS
-from harness.tests.plugin_projects import CLAIMS, COMPARISON, WATCH, Project, paper
+from harness.tests.plugin_projects import CLAIM_IDS, CLAIMS, COMPARISON, WATCH, Project, paper
 
 ROOT = Path(__file__).parents[2]
 NO_CUDA = "no CUDA device; add --device cpu to run on the CPU"
@@ -47,13 +48,10 @@ def test_ids_are_names_and_never_paths(project: Project) -> None:
 
 
 def test_a_comparison_of_models_is_one_item(project: Project) -> None:
-    project.claims(CLAIMS + COMPARISON.replace("from harness.plugin import claim\n", ""), *PAPER_IDS)
+    project.claims(CLAIMS + COMPARISON.replace("from harness.plugin import claim\n", ""), *CLAIM_IDS, "pair")
     result = project.run("--collect-only", "-q", "--model", project.model(), "--model", project.model("llama"))
     assert collected(result)[-1] == "test_layer_0_costs_the_same[trained+llama]"
     assert len(collected(result)) == 13
-
-
-PAPER_IDS = ("idle", "dear", "dearer", "open", "first", "llama", "pair")
 
 
 def test_a_reproduction_takes_the_place_of_the_general_claim(project: Project) -> None:
@@ -123,7 +121,7 @@ def test_collecting_the_real_claims_opens_no_connection_and_loads_no_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     (tmp_path / "watch.py").write_text(WATCH, encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     command = [sys.executable, "-m", "pytest", "claims", "--collect-only", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run([*command, "-p", "watch", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr

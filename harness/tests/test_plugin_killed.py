@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
 import subprocess
@@ -56,8 +55,7 @@ class Killable:
 
     def start(self, report: str, *arguments: str, die_after: str = "") -> subprocess.Popen[bytes]:
         given = self.project.arguments("-p", "spy", "--model", self.model, "--report", report, *arguments)
-        spy = {"SPY": str(self.spied), "DIE_AFTER": die_after}
-        environment = {**os.environ, "PYTHONPATH": str(self.project.path), **spy}
+        environment = self.project.environment(SPY=str(self.spied), DIE_AFTER=die_after)
         command = [sys.executable, "-m", "pytest", "-q", *given]
         return subprocess.Popen(command, cwd=self.project.path, env=environment, stdout=subprocess.DEVNULL)
 

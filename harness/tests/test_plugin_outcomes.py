@@ -8,7 +8,7 @@ import pytest
 
 from harness.evidence import Store
 from harness.tests.models_on_disk import edit_weights
-from harness.tests.plugin_projects import CLAIMS, COMPARISON, Project
+from harness.tests.plugin_projects import CLAIM_IDS, CLAIMS, COMPARISON, Project, told
 
 TWO_PARTS = """
 from harness.plugin import claim
@@ -63,11 +63,8 @@ def test_a_verdict_becomes_an_outcome(project: Project) -> None:
 
 
 def test_a_refuted_claim_is_one_line_with_both_numbers(project: Project) -> None:
-    lines = project.run().outlines
-    first = next(i for i, line in enumerate(lines) if "= FAILURES =" in line)
-    last = next(i for i, line in enumerate(lines) if "= claims =" in line)
-    _, shown = lines[first + 1 : last]  # the name of the test, and one line
-    assert re.fullmatch(r"REFUTED: title of dear: \d+ % \[\d+, \d+\] is not at most 10 %", shown)
+    (line,) = told(project.run(), "FAILURES")
+    assert re.fullmatch(r"REFUTED: title of dear: \d+ % \[\d+, \d+\] is not at most 10 %", line)
 
 
 def test_an_inconclusive_claim_says_what_would_settle_it(project: Project) -> None:
@@ -131,9 +128,7 @@ def test_a_loss_that_is_not_finite_is_an_error(project: Project) -> None:
     result = project.run("--model", break_weights(project, "transformer.ln_f.weight", "nan"))
     result.assert_outcomes(errors=6)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    text = result.stdout.str()
-    assert "Traceback" not in text
-    assert text.count("the unchanged model's loss is not finite; try --dtype float32") >= 6
+    assert told(result, "ERRORS") == ["the unchanged model's loss is not finite; try --dtype float32"] * 6
     assert not project.records()
     assert set(project.verdicts().values()) == {"error"}
 
@@ -221,6 +216,6 @@ def test_a_damaged_record_is_told_and_measured_again(project: Project) -> None:
 
 
 def test_entries_without_a_test_are_listed(project: Project) -> None:
-    project.claims(CLAIMS, "idle", "dear", "dearer", "open", "first", "llama", untestable="No model knows.")
+    project.claims(CLAIMS, *CLAIM_IDS, untestable="No model knows.")
     project.run("-k", "cheap")
     assert [(entry["id"], entry["why"]) for entry in project.report()["untested"]] == [("untold", "No model knows.")]

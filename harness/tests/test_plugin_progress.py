@@ -26,7 +26,7 @@ def on_a_terminal(project: Project, *arguments: str) -> tuple[str, str]:
     project.pytester.makepyfile(eager=EAGER)
     master, slave = os.openpty()
     command = [sys.executable, "-m", "pytest", *project.arguments("-p", "eager", *arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(project.path)}
+    environment = project.environment()
     with subprocess.Popen(command, cwd=project.path, stdout=subprocess.PIPE, stderr=slave, env=environment) as run:
         os.close(slave)
         shown = b""

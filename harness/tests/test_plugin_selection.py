@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
+from typing import Any
+
 import pytest
 
+import harness.models.loading
 from harness.plugin.options import parse_layers
-from harness.tests.plugin_projects import COMPARISON, Project, without_times
+from harness.tests.plugin_projects import CLAIM_IDS, CLAIMS, COMPARISON, Project, without_times
 
 ONLY_LAYER_0 = ("-k", "layer_0")
 
@@ -36,6 +40,23 @@ def test_a_comparison_measures_what_it_needs_of_each_model(project: Project) -> 
     project.claims(COMPARISON, "pair")
     project.run("--model", project.model(), "--model", project.model("llama")).assert_outcomes(passed=1)
     assert project.measured_layers() == [0, 0]
+
+
+def test_one_model_is_in_memory_at_a_time(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[weakref.ref[object]] = []
+    load = harness.models.loading.load
+
+    def watched(*arguments: Any, **settings: Any) -> Any:
+        assert [model() for model in loaded] == [None] * len(loaded)  # those before are gone
+        subject = load(*arguments, **settings)
+        loaded.append(weakref.ref(subject.model))
+        return subject
+
+    monkeypatch.setattr(harness.models.loading, "load", watched)
+    project.claims(CLAIMS + COMPARISON.replace("from harness.plugin import claim\n", ""), *CLAIM_IDS, "pair")
+    result = project.run("--model", project.model(), "--model", project.model("llama"))
+    result.assert_outcomes(passed=8, failed=2, skipped=3)
+    assert len(loaded) == 2
 
 
 def test_layers_restricts_what_is_measured(project: Project) -> None:

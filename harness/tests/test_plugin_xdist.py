@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.tests.plugin_projects import CLAIMS, COMPARISON, Project, without_times
+from harness.tests.plugin_projects import CLAIM_IDS, CLAIMS, COMPARISON, Project, without_times
 
 pytest.importorskip("xdist")
 
-IDS = ("idle", "dear", "dearer", "open", "first", "llama", "pair")
 SPY = """
 import os
 import harness.experiments.near_linearity as experiment
@@ -36,7 +35,10 @@ def pytest_sessionfinish(session):
 def several(project: Project) -> Project:
     """A project with claims about two models, and one about both."""
     project.claims(
-        CLAIMS + COMPARISON.replace("from harness.plugin import claim\n", ""), *IDS, untestable="No model knows."
+        CLAIMS + COMPARISON.replace("from harness.plugin import claim\n", ""),
+        *CLAIM_IDS,
+        "pair",
+        untestable="No model knows.",
     )
     return project
 
@@ -80,6 +82,7 @@ def test_workers_compare_with_a_baseline(project: Project) -> None:
     worse = project.model("worse", name="trained")
     result = project.run_apart("-n", "2", "--model", worse, "--baseline", "before/report.json")
     result.assert_outcomes(passed=3, failed=2, skipped=1)
+    result.stdout.fnmatch_lines(["wanamaker: claims fail only where they got worse than before/report.json (as given)"])
     assert {row["id"] for row in project.report()["claims"] if row["outcome"] == "failed"} == {"dear", "open"}
 
 
