@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from harness.errors import MeasurementError
 from harness.statistics.formula import Array, Formula, shifted
-from harness.statistics.resampling import Sample, Smooth
+from harness.statistics.resampling import RESAMPLES, Sample, Smooth
 
 
 def quantile_pair(t: Array, tail: float) -> tuple[Array, Array]:
@@ -134,6 +134,8 @@ class DocumentSums:
     """Name -> (D,) sum over those positions, or (L, D) for a family."""
     seed: int = 0
     """Seed of the resampling."""
+    resamples: int = RESAMPLES
+    """Number of resamples."""
 
     @cached_property
     def _order(self) -> tuple[Sample, NDArray[np.intp], Array]:
@@ -149,7 +151,7 @@ class DocumentSums:
         )
         if not len(order):
             raise MeasurementError("no document has a token to measure; use longer documents")
-        sample = Sample((tuple(self.documents[i] for i in order),), self.seed)
+        sample = Sample((tuple(self.documents[i] for i in order),), self.seed, self.resamples)
         return sample, order, tokens[None, order]
 
     def smooth(self, names: Sequence[str], formula: Formula) -> Smooth:

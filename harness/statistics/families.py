@@ -21,7 +21,7 @@ from harness.statistics.argsets import ArgSet
 from harness.statistics.bounds import Bound, CountBound, OrderBound
 from harness.statistics.estimates import DocumentSums, Estimate, ends, joined, quantile_pair, reach
 from harness.statistics.formula import Array, Formula, shifted
-from harness.statistics.resampling import Smooth
+from harness.statistics.resampling import RESAMPLES, Smooth
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,17 +224,25 @@ def family(
     formula: Formula | None = None,
     unit: str = "nats",
     seed: int = 0,
+    resamples: int = RESAMPLES,
 ) -> Family:
     """Per-token means, or another ``formula`` of them: ``sums`` (L, D), ``tokens`` (D,)."""
-    data = DocumentSums(tuple(documents), tokens, {"sums": sums}, seed)
+    data = DocumentSums(tuple(documents), tokens, {"sums": sums}, seed, resamples)
     return Family(tuple(names), data.smooth(["sums"], formula or ["ratio", 0]), data.total_tokens, unit)
 
 
 def cost_family(
-    names: Sequence[Hashable], sums: Array, tokens: Array, documents: Sequence[str], *, seed: int = 0
+    names: Sequence[Hashable],
+    sums: Array,
+    tokens: Array,
+    documents: Sequence[str],
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
 ) -> Family:
     """Costs exp(mean delta NLL) - 1 from sums of delta NLL (L, D) in nats; the mean is over tokens."""
-    return family(names, sums, tokens, documents, formula=["expm1", ["ratio", 0]], unit="cost", seed=seed)
+    formula = ["expm1", ["ratio", 0]]
+    return family(names, sums, tokens, documents, formula=formula, unit="cost", seed=seed, resamples=resamples)
 
 
 def captured(linear: Family, ablated: Family, level: float = 0.95) -> Family:

@@ -53,6 +53,8 @@ class Sample:
     """Document ids, sorted within each stratum, so that the order of measurement does not matter."""
     seed: int = 0
     """Seed of the resampling."""
+    resamples: int = RESAMPLES
+    """How many."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -70,7 +72,7 @@ class Sample:
 
     def union(self, other: Sample) -> Sample:
         """Equal strata are one (paired), others stand side by side (independent)."""
-        return Sample(self.strata + tuple(s for s in other.strata if s not in self.strata), self.seed)
+        return Sample(self.strata + tuple(s for s in other.strata if s not in self.strata), self.seed, self.resamples)
 
     def spread(self, values: Array, union: Sample) -> Array:
         """(L, D) values on this sample's documents, laid out on those of ``union`` with zeros elsewhere."""
@@ -198,7 +200,7 @@ class Smooth:
             whole, rows = self.origin
             return whole.se[list(rows)], whole.t[:, list(rows)]
         se, floor = self._spread
-        weights = multiplicities(self.sample.sizes, self.sample.seed)
+        weights = multiplicities(self.sample.sizes, self.sample.seed, self.sample.resamples)
         t = np.empty((len(weights), self.members))
         step = max(1, _BLOCK // self.members)  # blocks of resamples stay in the processor's cache
         for start in range(0, len(weights), step):
