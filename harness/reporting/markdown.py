@@ -52,7 +52,7 @@ def _headline(report: Mapping[str, Any]) -> str:
     opening = f"Run {name}{f' ({how})' if how else ''} put {tested} to {tests}."
     if not any(claim["role"] == "reproduction" for claim in judged):
         opening += (
-            " None of the models is one of the paper's: REFUTED says here that a pattern which the paper "
+            " No model here is one of the paper's: REFUTED says here that a pattern which the paper "
             "describes does not carry over, and nothing about the paper's own numbers."
         )
     if len(found) <= 3:

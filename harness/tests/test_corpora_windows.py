@@ -154,6 +154,7 @@ def test_windows(lengths: list[int], bos, context: int, tokens: int, least: int)
     for rank in range(1, max(taken.values(), default=0)):
         assert all(taken[i] >= min(rank, most[i]) for i in usable), "a second window before another's first"
 
+    least = min(least, len(usable))
     enough = windows.targets >= tokens and len(windows.documents) >= least
     assert enough or taken == most, "stopped before the end without having enough"
     if len(windows) and enough:  # and not one window more than that

@@ -105,10 +105,10 @@ def test_without_its_wheel_smollm2_says_how_to_get_it(monkeypatch: pytest.Monkey
 
 def test_an_installation_without_the_embedded_models_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.models.sources._EMBEDDED", tmp_path)
-    with pytest.raises(ModelError, match="fixtures/embedded/embedded-gpt2"):
+    with pytest.raises(ModelError, match="fixtures/embedded/gpt2"):
         resolve_model("embedded-gpt2")
-    (tmp_path / "embedded-gpt2").mkdir()
-    assert resolve_model("embedded-gpt2").location == str(tmp_path / "embedded-gpt2")
+    (tmp_path / "gpt2").mkdir()
+    assert resolve_model("embedded-gpt2").location == str(tmp_path / "gpt2")
 
 
 def test_naming_and_fingerprinting_load_neither_torch_nor_transformers() -> None:

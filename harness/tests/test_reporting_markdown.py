@@ -125,9 +125,9 @@ def test_a_claim_tells_all_that_its_verdict_rests_on(rendered: str) -> None:
     assert there[0] == "lambada"
     assert "> 70% of GPT-2 Medium layers can be linearised for < 3% PPL" in body
     assert "Paper: S1. It reports: 16/23 layers, 70 % (reproduced means: equal within ±5 points)." in body
-    assert f"**{SMALL} on wikitext: INCONCLUSIVE** (generalization). The share is 50 % [33, 67]" in body
+    assert f"**{SMALL} on wikitext: INCONCLUSIVE** (generalization). the share is 50 % [33, 67]" in body
     assert "Towards the paper's number: not comparable" in body
-    assert "On lambada: **REFUTED**. Too dear." in body
+    assert "On lambada: **REFUTED**. too dear." in body
     assert "+5.0 [2.0, 8.0] points (paired by document, one-sided p < 0.001): **worse, beyond noise**" in body
 
 
