@@ -15,6 +15,8 @@ import pytest
 from harness.tests.models_on_disk import save_tiny
 from harness.tests.plugin_projects import Project, without_times, write_corpus
 
+pytestmark = pytest.mark.slow
+
 SPY = """
 import os
 import signal
@@ -117,7 +119,6 @@ def test_a_part_of_a_run_in_between_costs_no_chunk(project: Project) -> None:
     assert project.measured_layers() == [0, 1, 2]
 
 
-@pytest.mark.slow
 def test_killed_at_ten_moments(project: Project) -> None:
     save_tiny(project.path / "larger", n_embd=64, n_head=4, n_layer=6, initializer_range=0.1)
     run = Killable(project, project.path / "larger")
@@ -131,21 +132,22 @@ def test_killed_at_ten_moments(project: Project) -> None:
     run.forget()
 
     rng = random.Random(0)
-    kills = 0
+    kills = landed = 0
     for moment in range(10):
         before, begun = run.chunks(), run.begun()
         process = run.start("killed")
-        target = moment * total // 10
-        while process.poll() is None and evaluated(run.chunks()) < target:
+        target = rng.randrange(moment * total // 10, (moment + 1) * total // 10)
+        while process.poll() is None and (not (chunks := run.chunks()) or evaluated(chunks) < target):
             time.sleep(0.002)
         time.sleep(rng.uniform(0, pause))
         process.send_signal(signal.SIGKILL)
         kills += process.wait() == -signal.SIGKILL
+        landed += run.begun() > begun
         after = run.chunks()
         assert before.items() <= after.items()  # what was written is never measured again
         assert run.begun() - begun <= evaluated(after) - evaluated(before) + 1  # nor is more than one chunk lost
     assert kills == 10
-    assert evaluated(run.chunks()) >= total // 2
+    assert landed >= 7  # while variants were evaluated, and not while Python started or the model was loaded
 
     run.finish("again")
     assert run.begun() <= total + kills
