@@ -18,7 +18,7 @@ class Reported:
     text: str
     """As printed, with its unit."""
     value: float | None = None
-    """The number in the unit of the claim's first predicate, where there is one number."""
+    """The printed number (a fraction for percent), where there is one number."""
     margin: float | None = None
     """A measurement within this distance reproduces it."""
 
