@@ -81,7 +81,13 @@ class ArgSet:
         i, j = np.meshgrid(rows, over, indexing="ij")
         place = self._place[np.minimum(i, j), np.maximum(i, j)]
         sign = np.where(i < j, 1.0, -1.0) * (1.0 if self.kind == "dearest" else -1.0)
-        return sign * pairs.inner[place], pairs.se[place], sign * pairs.t[:, place]
+        draws = self._draws[place] * sign[..., None]  # (n, m, B)
+        return sign * pairs.inner[place], pairs.se[place], np.moveaxis(draws, -1, 0)
+
+    @cached_property
+    def _draws(self) -> Array:
+        """(pairs, B) bootstrap-t draws, a pair's side by side in memory: ``lead`` takes a few pairs at a time."""
+        return np.ascontiguousarray(self.family.smooth.pairs.t.T)
 
     @property
     def _score(self) -> Array:

@@ -41,7 +41,7 @@ def test_intervals_are_those_of_the_claims() -> None:
     assert (t.cost_interval[:, 0] < t.cost["linear"]).all()
     assert (t.cost["linear"] < t.cost_interval[:, 1]).all()
     # wider than one layer's own, as they hold for all six at once
-    assert np.median(np.diff(t.cost_interval)) / 2 > t.standard_error
+    assert np.median(np.diff(t.cost_interval)) / 2 > 1.96 * t.standard_error
 
 
 def test_a_share_is_given_only_where_there_is_an_effect() -> None:

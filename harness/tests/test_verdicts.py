@@ -128,7 +128,7 @@ def test_documents_that_would_settle_it_do_so_in_a_sample_of_that_size():
     scale = np.sqrt(60 / verdict.documents_needed)
     limits = family.share_below(0.03).limits
     assert limits(0.025, scale=scale, power=0.8416)[0] >= 0.5
-    assert limits(0.025, scale=np.sqrt(60 / (verdict.documents_needed - 2)), power=0.8416)[0] < 0.5
+    assert limits(0.025, scale=np.sqrt(60 / (verdict.documents_needed - 1)), power=0.8416)[0] < 0.5
 
 
 def test_on_the_threshold_no_number_of_documents_is_promised():
