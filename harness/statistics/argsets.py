@@ -60,6 +60,8 @@ class ArgSet:
         keep = []
         for k in range(L):
             others = [j for j in range(L) if j != k]
+            if self._surely_worse(k, others, tail):
+                continue
             difference, se, t = self.lead(others, [k])
             q = _critical(t[:, :, 0], tail)
             if not (difference[:, 0] - reach(se[:, 0], q) > 0).any():
@@ -83,6 +85,24 @@ class ArgSet:
         sign = np.where(i < j, 1.0, -1.0) * (1.0 if self.kind == "dearest" else -1.0)
         draws = self._draws[place] * sign[..., None]  # (n, m, B)
         return sign * pairs.inner[place], pairs.se[place], np.moveaxis(draws, -1, 0)
+
+    def _surely_worse(self, k: int, others: list[int], tail: float) -> bool:
+        """Whether k is beaten even at the critical value of all pairs at once, which is no less than its own."""
+        pairs, score = self.family.smooth.pairs, self._score
+        se = pairs.se[[self._place[min(j, k), max(j, k)] for j in others]]
+        lead = score[others] - score[k]
+        return bool((lead - reach(se, self._largest(tail)) > 0).any())
+
+    def _largest(self, tail: float) -> float:
+        """Critical value of the largest draw of either sign over all pairs."""
+        if tail not in self._all_pairs:
+            largest = np.maximum(self._draws.max(axis=0), -self._draws.min(axis=0))
+            self._all_pairs[tail] = float(_critical(largest[:, None], tail))
+        return self._all_pairs[tail]
+
+    @cached_property
+    def _all_pairs(self) -> dict[float, float]:
+        return {}
 
     @cached_property
     def _draws(self) -> Array:

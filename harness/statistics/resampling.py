@@ -29,7 +29,7 @@ _RARELY = 0.01
 """A member of whose resamples more than this share lack any spread cannot be studentised: it has no limits.
 Fewer such resamples count as infinitely far out."""
 
-_BLOCK = 50_000
+_BLOCK = 200_000
 """Numbers in one block of resamples times members."""
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.weightstats import DescrStatsW
+from threadpoolctl import threadpool_limits
 
 from harness.statistics import DocumentSums, captured, cost_family
 from harness.verdicts import INCONCLUSIVE, REFUTED, SUPPORTED, Printed, combine, judge, ranges, standing
@@ -308,8 +309,7 @@ def test_verdicts_need_neither_torch_nor_scipy():
     assert out.stdout.strip() == "[]"
 
 
-def test_judging_two_models_of_thirty_layers_takes_little_time():
-    start = time.process_time()
+def _judge_two_models_of_thirty_layers() -> None:
     for seed in range(2):
         f, g = (
             layers(np.linspace(0.005, 0.05, 30), seed=seed),
@@ -327,4 +327,10 @@ def test_judging_two_models_of_thirty_layers_takes_little_time():
         judge(captured(f, g).only(middle).minimum()).at_least(0.96)
         judge(f.only(range(1, 30)).median() - g.only(range(1, 30)).median()).above(0)
         judge(f.only([0, 29]).mean() - f.only(middle).mean()).above(0)
-    assert time.process_time() - start < 3
+
+
+def test_judging_two_models_of_thirty_layers_takes_little_time():
+    with threadpool_limits(1):  # BLAS threads that wait for each other burn processor time without working
+        start = time.process_time()
+        _judge_two_models_of_thirty_layers()
+        assert time.process_time() - start < 3
