@@ -21,6 +21,8 @@ class Reported:
     """The printed number (a fraction for percent), where there is one number."""
     margin: float | None = None
     """A measurement within this distance reproduces it."""
+    layer: int | None = None
+    """The layer whose cost the number is, where that is not what the claim's test measures first."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class PaperClaim:
 
 
 _TEXT, _TEXTS, _TABLE, _NUMBER = "a text", "a list of texts", "a table", "a number"
+_WHOLE = "a whole number"
 _NEEDED = {
     "id": _TEXT,
     "title": _TEXT,
@@ -55,7 +58,7 @@ _NEEDED = {
     "ledger": _TEXTS,
 }
 _ENTRY = _NEEDED | {"general": _TEXT, "untestable": _TEXT}
-_REPORTED = {"text": _TEXT, "value": _NUMBER, "margin": _NUMBER}
+_REPORTED = {"text": _TEXT, "value": _NUMBER, "margin": _NUMBER, "layer": _WHOLE}
 
 
 def load_paper(path: Path) -> dict[str, PaperClaim]:
@@ -120,4 +123,6 @@ def _is(value: Any, kind: str) -> bool:
         return isinstance(value, list) and all(_is(one, _TEXT) for one in value)
     if kind == _TEXT:
         return isinstance(value, str) and bool(value.strip())
+    if kind == _WHOLE:
+        return type(value) is int and value >= 0
     return isinstance(value, dict) if kind == _TABLE else type(value) in (int, float)

@@ -11,15 +11,15 @@ from typing import Any
 from harness.errors import WanamakerError
 
 LINEAR = "linear"
-"""Ridge-fitted affine map, first positions left out of the fit (the map that verdicts are about)."""
+"""Ridge-fitted affine map (the map that verdicts are about); the protocol says whether on first positions too."""
 LINEAR_WITH_FIRST = "linear_with_first"
 """The same map fitted on the same number of rows, first positions among them."""
 LINEAR_FIRST_KEPT = "linear_first_kept"
 """`linear`, with the true MLP kept at first positions during evaluation."""
 LINEAR_HALF_A = "linear_half_a"
-"""`linear` fitted on half of the rows, from every other fitting document."""
+"""`linear` fitted on half of the rows, from every other fitting document (of lines, from the first ones)."""
 LINEAR_HALF_B = "linear_half_b"
-"""`linear` fitted on the other half of the documents: with half a, the curve over N and the variance over refits."""
+"""`linear` fitted on the other half of the rows: with half a, the curve over N and the variance over refits."""
 MEAN = "mean"
 """Mean ablation: the mean MLP output over the fitting rows."""
 ZERO = "zero"
@@ -31,29 +31,93 @@ CONTROLS = (LINEAR, LINEAR_WITH_FIRST, LINEAR_FIRST_KEPT, LINEAR_HALF_A, LINEAR_
 
 
 @dataclass(frozen=True)
+class Shares:
+    """Splits of documents by share, in the order of their hashes. What is left is `test`."""
+
+    fit_share: float
+    """For fitting surrogates."""
+    gate_share: float
+    """For training gates."""
+    select_share: float
+    """For choices (here: of the ridge penalty)."""
+
+    @property
+    def percent(self) -> list[int]:
+        """The three shares in whole percent."""
+        return [round(100 * share) for share in (self.fit_share, self.gate_share, self.select_share)]
+
+
+@dataclass(frozen=True)
+class LineRanges:
+    """Splits of a corpus's lines in reading order, as [start, stop) each. Choices are made on `test` itself."""
+
+    fit_lines: tuple[int, int]
+    """For fitting surrogates."""
+    gate_lines: tuple[int, int]
+    """For training gates."""
+    test_lines: tuple[int, int]
+    """For choices and for the numbers that are reported."""
+
+    @property
+    def by_name(self) -> dict[str, tuple[int, int]]:
+        """The ranges by the names of their splits."""
+        return {"fit": self.fit_lines, "gate": self.gate_lines, "test": self.test_lines}
+
+    @property
+    def last(self) -> int:
+        """One past the last line that is read."""
+        return max(stop for _, stop in self.by_name.values())
+
+
+@dataclass(frozen=True)
 class Protocol:
-    """How things are measured (design rules 1 to 14), apart from sizes."""
+    """How things are measured, apart from sizes.
+
+    `SOUND` follows rules that let a claim fail; `PUBLISHED` does what the paper's author's code did, so that numbers
+    can be set beside his.
+    """
 
     name: str
     """Name of the set of knobs, as printed in the report."""
-    fit_share: float
-    """Share of the documents, in the order of their hashes, on which surrogates are fitted."""
-    gate_share: float
-    """Share of the documents kept for training gates."""
-    select_share: float
-    """Share of the documents on which choices (here: the ridge penalty) are made; the rest is `test`."""
+    splits: Shares | LineRanges
+    """What text is for what. With `LineRanges` a line is a context of its own, cut at the context's length."""
+    bos: bool
+    """Whether a window starts with what the tokenizer puts in front of a text by habit."""
+    first_positions: bool
+    """Whether the map `linear` is fitted on first positions too."""
     ridge_grid: tuple[float, ...]
-    """Candidate penalties, as multiples of the mean eigenvalue of the centred Gram matrix."""
+    """Candidate penalties; where there is one, nothing is chosen."""
+    ridge_scaled: bool
+    """Whether penalties are multiples of the mean eigenvalue of the centred Gram matrix, or absolute."""
+    variants: tuple[str, ...]
+    """The ways of computing an MLP that these rules can make; a budget has some of them evaluated."""
+
+    @property
+    def unit(self) -> str:
+        """What a window is cut from and what is resampled: `document` or `line`."""
+        return "line" if isinstance(self.splits, LineRanges) else "document"
 
 
 SOUND = Protocol(
     name="sound",
-    fit_share=0.25,
-    gate_share=0.15,
-    select_share=0.15,
+    splits=Shares(fit_share=0.25, gate_share=0.15, select_share=0.15),
+    bos=True,
+    first_positions=False,
     ridge_grid=(1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0),
+    ridge_scaled=True,
+    variants=CONTROLS,
 )
-PROTOCOLS = {"sound": SOUND}
+PUBLISHED = Protocol(
+    name="published",
+    splits=LineRanges(fit_lines=(0, 500), gate_lines=(1000, 3000), test_lines=(2000, 2500)),
+    bos=False,
+    first_positions=True,
+    ridge_grid=(0.01,),
+    ridge_scaled=False,
+    # The paper has no controls; all but the one that differs from `linear` by the first positions are made here too.
+    variants=tuple(variant for variant in CONTROLS if variant != LINEAR_WITH_FIRST),
+)
+PROTOCOLS = {protocol.name: protocol for protocol in (SOUND, PUBLISHED)}
 
 
 @dataclass(frozen=True)
@@ -122,7 +186,14 @@ def parse_budget(text: str) -> Budget:
 
 
 def knobs(protocol: Protocol, budget: Budget) -> dict[str, object]:
-    """What of a protocol and a budget goes into a record's key: all numbers, no names."""
-    described = {**asdict(protocol), **asdict(budget)}
+    """What of a protocol and a budget goes into a record's key: all numbers, no names.
+
+    Knobs that stand as in `SOUND` are left out, but for those that were in the key from the first: a knob that
+    comes in later does not put an end to the records that are there. Variants are the request's.
+    """
+    first = {**asdict(protocol.splits), "ridge_grid": protocol.ridge_grid}
+    others = ("bos", "first_positions", "ridge_scaled")
+    later = {name: value for name in others if (value := getattr(protocol, name)) != getattr(SOUND, name)}
+    described = {**first, **later, **asdict(budget)}
     del described["name"]
     return described

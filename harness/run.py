@@ -9,21 +9,29 @@ torch is imported only where something has to be measured. One model is in memor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.corpora import DocumentSet, load_documents, resolve_corpus, with_training
-from harness.corpora.sources import CorpusSource
+from harness.corpora import (
+    DocumentSet,
+    load_documents,
+    load_lines,
+    resolve_corpus,
+    split_documents,
+    split_lines,
+    with_training,
+)
+from harness.corpora.sources import HUB_CORPORA, CorpusSource
 from harness.errors import MeasurementError, WanamakerError
 from harness.evidence import Record, Store
 from harness.experiments.measurement import from_records
 from harness.experiments.request import Request, stored
 from harness.models.fingerprint import ModelInfo, model_info
 from harness.models.sources import PAPER_MODELS, ModelSource, resolve_model
-from harness.protocol import BUDGETS, SOUND, Budget, Protocol
+from harness.protocol import BUDGETS, PUBLISHED, SOUND, Budget, LineRanges, Protocol
 from harness.statistics.sweep import NotApplicable, Sweep
 
 if TYPE_CHECKING:
@@ -53,7 +61,8 @@ class Settings:
     """Only these layers; None for all."""
     protocol: Protocol = SOUND
     budget: Budget | None = None
-    """None: `smoke` for embedded models, `full` for the paper's on a GPU, `quick` for others."""
+    """None: `smoke` for embedded models, `full` for the paper's on a GPU (`paper` under a protocol that has lines for
+    documents, of which there is no more), `quick` for others."""
     device: str = "auto"
     """`auto` is CUDA where there is one."""
     dtype: str = "float32"
@@ -114,7 +123,7 @@ class Run:
         """The corpora a model is measured on; the first is the one that its claims are judged on."""
         names = self.settings.corpora or (EMBEDDED_CORPORA if model in EMBEDDED_MODELS else DEFAULT_CORPORA)
         sources = [self.corpus(name) for name in names]
-        if self.budget(model).name.split(",")[0] == "full":
+        if self.settings.protocol.unit == "document" and self.budget(model).name.split(",")[0] == "full":
             # Where the hub has a training part, fits and choices take theirs from it and leave all the rest to `test`.
             return [with_training(source) for source in sources]
         return sources
@@ -124,10 +133,15 @@ class Run:
         return resolve_corpus(text)
 
     def documents(self, corpus: CorpusSource) -> DocumentSet:
-        """A corpus's documents."""
+        """A corpus's documents, or its lines where the protocol splits by line."""
         if corpus not in self._documents:
             self.progress(f"reading corpus {corpus.name}", 0, 1)
-            self._documents[corpus] = load_documents(corpus, self.cache)
+            splits = self.settings.protocol.splits
+            self._documents[corpus] = (
+                load_lines(corpus, self.cache, stop=splits.last, at_least=splits.test_lines[0] + 1)
+                if isinstance(splits, LineRanges)
+                else load_documents(corpus, self.cache)
+            )
         return self._documents[corpus]
 
     def budget(self, model: str) -> Budget:
@@ -136,7 +150,27 @@ class Run:
             return self.settings.budget
         if model in EMBEDDED_MODELS:
             return BUDGETS["smoke"]
-        return BUDGETS["full" if model in PAPER_MODELS and self.settings.device != "cpu" else "quick"]
+        if model in PAPER_MODELS and self.settings.device != "cpu":
+            return BUDGETS["full" if self.settings.protocol.unit == "document" else "paper"]
+        return BUDGETS["quick"]
+
+    def splits(self, documents: DocumentSet) -> Mapping[str, Sequence[int]]:
+        """Indices into a corpus's documents, by split."""
+        splits = self.settings.protocol.splits
+        if isinstance(splits, LineRanges):
+            return split_lines(len(documents), splits.by_name)
+        return split_documents(documents, splits.percent)
+
+    def as_published(self, models: Sequence[str], corpus: str) -> bool:
+        """Whether a corpus is the paper's, and models are measured on it by the paper's protocol, with its sizes."""
+        his = BUDGETS["paper"]
+        budgets = [self.budget(model) for model in models]
+        return (
+            self.settings.protocol == PUBLISHED
+            and all((budget.fit, budget.context) == (his.fit, his.context) for budget in budgets)
+            and all(HUB_CORPORA["wikitext"] in self.corpora(model) for model in models)
+            and corpus == HUB_CORPORA["wikitext"].name
+        )
 
     def request(self, model: str, corpus: CorpusSource) -> Request:
         """What is to be measured for a model on a corpus."""

@@ -11,11 +11,12 @@ Importing this package loads neither torch nor transformers nor datasets.
 from __future__ import annotations
 
 from harness.corpora.documents import Document, DocumentSet, document_set
+from harness.corpora.lines import load_lines
 from harness.corpora.loading import load_documents
 from harness.corpora.sources import CorpusSource, resolve_corpus, with_training
-from harness.corpora.splits import require_tokens, split_documents
+from harness.corpora.splits import require_tokens, split_documents, split_lines
 from harness.corpora.tokens import TokenizedCorpus, tokenize
-from harness.corpora.windows import Windows, make_windows
+from harness.corpora.windows import Windows, line_windows, make_windows
 from harness.errors import CorpusError
 
 __all__ = [
@@ -26,11 +27,14 @@ __all__ = [
     "TokenizedCorpus",
     "Windows",
     "document_set",
+    "line_windows",
     "load_documents",
+    "load_lines",
     "make_windows",
     "require_tokens",
     "resolve_corpus",
     "split_documents",
+    "split_lines",
     "tokenize",
     "with_training",
 ]

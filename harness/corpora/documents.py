@@ -41,14 +41,15 @@ class Document:
 
 @dataclass(frozen=True)
 class DocumentSet:
-    """The documents of one corpus, in the order of their ids, each text once."""
+    """The documents of one corpus: in the order of their ids, each text once (see `load_lines` for lines)."""
 
     source: CorpusSource
     """Where they are from."""
     documents: tuple[Document, ...] = field(repr=False)
-    """In the order of their ids, so that nothing depends on the order in which they were read."""
+    """In the order of their ids, so that nothing depends on the order in which they were read; lines, which are
+    split by their numbers, in reading order."""
     unit: str
-    """What a document is: `article`, `passage`, `module`, `file` or `block`."""
+    """What a document is: `article`, `passage`, `module`, `file`, `block` or `line`."""
     fingerprint: str
     """SHA-256 (64 hex digits) of the unit and of every document's id and part."""
     note: str

@@ -33,6 +33,11 @@ def split_documents(
     return splits
 
 
+def split_lines(lines: int, ranges: Mapping[str, tuple[int, int]]) -> dict[str, range]:
+    """The lines of each split, out of as many lines, by ranges [start, stop) of their numbers."""
+    return {name: range(lines)[start:stop] for name, (start, stop) in ranges.items()}
+
+
 def require_tokens(tokenized: TokenizedCorpus, splits: Mapping[str, Sequence[int]], needed: Mapping[str, int]) -> None:
     """Raise CorpusError where a split has fewer tokens than are `needed` of it."""
     for split, least in needed.items():

@@ -75,6 +75,27 @@ def make_windows(
     return Windows(ids, document, start, len(lead))
 
 
+def line_windows(tokenized: TokenizedCorpus, lines: Sequence[int], *, context: int, tokens: int) -> Windows:
+    """The first `context` tokens of each line, in the lines' order, until there are `tokens` targets.
+
+    As the paper's author cut his text: a line is a context of its own, nothing is put in front of it, what goes
+    beyond the context is dropped, and a line of fewer than two tokens is passed over. `lines` are indices into the
+    tokenized corpus.
+    """
+    chosen: list[int] = []
+    ids: list[np.ndarray] = []
+    targets = 0
+    for line in lines:
+        if targets >= tokens:
+            break
+        window = np.asarray(tokenized.tokens(line)[:context])
+        if len(window) > 1:
+            chosen.append(line)
+            ids.append(window)
+            targets += len(window) - 1
+    return Windows(ids, np.asarray(chosen, dtype=np.int64), np.zeros(len(chosen), dtype=np.int64), 0)
+
+
 def _rounds(lengths: dict[int, int], body: int, shortest: int) -> Iterator[int]:
     """Documents in the order in which they give a window: once in every round, while one has tokens left."""
     left = lengths

@@ -8,6 +8,9 @@ those of the rest (half b). First positions are set aside, because a few of thei
     linear_with_first   the F first positions and rows 1..N−F
     linear_half_a, _b   rows 1..N/2 and N/2+1..N: two independent fits at half the sample
 
+A protocol that fits on first positions has them in the stream, among the rows, and no `linear_with_first`; one that
+splits by lines has a stream of one part, the lines in reading order, whose halves are its first and its last rows.
+
 Penalties are chosen on the `select` split by held-out squared error in closed form, without forward passes.
 `linear_with_first` takes the penalty of `linear`, so that the two differ by the rows alone.
 """
@@ -27,7 +30,7 @@ from harness.corpora import Windows
 from harness.errors import CorpusError, MeasurementError
 from harness.evidence import Journal
 from harness.models.loading import Subject
-from harness.protocol import LINEAR, LINEAR_HALF_A, LINEAR_HALF_B, LINEAR_WITH_FIRST
+from harness.protocol import LINEAR, LINEAR_HALF_A, LINEAR_HALF_B, LINEAR_WITH_FIRST, Protocol
 from harness.substitution import stream_mlps
 from harness.surrogates import LinearSurrogate, RidgeStatistics, choose_lambda
 
@@ -120,9 +123,13 @@ class _Rows:
         return self
 
 
-def rows_available(halves: Sequence[Windows], budget_rows: int) -> int:
-    """N: the rows that each half can supply twice over, at most the budget's, a multiple of 8 for the curve's sake."""
-    N = min(budget_rows, 2 * min(half.targets for half in halves)) // 8 * 8
+def rows_available(parts: Sequence[Windows], budget_rows: int, protocol: Protocol) -> int:
+    """N: the rows that every part can supply an equal share of, at most the budget's, at least 8 for the curve's sake.
+
+    A multiple of 8 where there are two parts, so that both halves have as many.
+    """
+    N = min(budget_rows, len(parts) * min(_rows(part, protocol) for part in parts))
+    N -= N % 8 if len(parts) > 1 else 0
     if N < 8:
         raise CorpusError("the fit split holds fewer than 8 positions; give a longer text or more documents")
     return N
@@ -130,16 +137,16 @@ def rows_available(halves: Sequence[Windows], budget_rows: int) -> int:
 
 def fit_layers(
     subject: Subject,
-    halves: tuple[Windows, Windows],
+    parts: Sequence[Windows],
     select: Windows,
     layers: Sequence[int],
     *,
     rows: int,
-    alphas: Sequence[float],
+    protocol: Protocol,
     journal: Journal,
     progress: Progress,
 ) -> dict[int, LayerFit]:
-    """Fit every surrogate of `layers` on `rows` (N) rows of the two halves, penalties chosen on `select`.
+    """Fit every surrogate of `layers` on `rows` (N) rows, as many of each part, penalties chosen on `select`.
 
     A fit that was finished before a kill is read back from `journal`; one that was not goes on from a checkpoint.
     """
@@ -149,7 +156,7 @@ def fit_layers(
     if not left:
         return fits
     held_out = _moments(subject, select, left, progress)
-    stream = _Stream(subject, halves, left, rows, held_out, alphas)
+    stream = _Stream(subject, parts, left, rows, held_out, protocol)
     stream.restore(journal)
     last = time.monotonic()
     for position in stream:
@@ -169,22 +176,17 @@ class _Stream:
     def __init__(
         self,
         subject: Subject,
-        halves: tuple[Windows, Windows],
+        parts: Sequence[Windows],
         layers: Sequence[int],
         rows: int,
         held_out: Mapping[int, RidgeStatistics],
-        alphas: Sequence[float],
+        protocol: Protocol,
     ) -> None:
-        self.subject, self.layers, self.N, self.held_out, self.alphas = (
-            subject,
-            layers,
-            rows,
-            held_out,
-            alphas,
-        )
-        self.windows = [window for half in halves for window in _enough(half, rows // 2)]
-        self.cut = len(_enough(halves[0], rows // 2))  # where half b begins
-        self.F = len(self.windows)
+        self.subject, self.layers, self.N, self.held_out, self.protocol = subject, layers, rows, held_out, protocol
+        self.parts = [_enough(part, rows // len(parts), protocol) for part in parts]
+        self.windows = [window for part in self.parts for window in part]
+        self.F = 0 if protocol.first_positions else len(self.windows)
+        """How many first positions there are that are set aside."""
         if rows < 2 * self.F:
             raise CorpusError("the fit split's windows are too short for a fit with first positions")
         self.state = {layer: _Rows(subject.anatomy.width) for layer in layers}
@@ -198,23 +200,28 @@ class _Stream:
             self.batch += 1
             yield self.position
 
-    def _plan(self) -> list[tuple[int, int]]:
-        """Batches of windows, as (first, one past the last); none spans both halves."""
-        bounds = [*range(0, self.cut, _BATCH_WINDOWS), *range(self.cut, self.F, _BATCH_WINDOWS), self.F]
-        return list(itertools.pairwise(bounds))
+    def _plan(self) -> list[tuple[int, int, int]]:
+        """Batches of windows: the first, one past the last, and where rows end; none spans two parts."""
+        plan, first = [], 0
+        for i, part in enumerate(self.parts, 1):
+            end = first + len(part)
+            bounds = [*range(first, end, _BATCH_WINDOWS), end]
+            plan += [(start, stop, self.N * i // len(self.parts)) for start, stop in itertools.pairwise(bounds)]
+            first = end
+        return plan
 
-    def _read(self, span: tuple[int, int]) -> None:
-        batch = self.windows[slice(*span)]
-        ids, keep = _padded(batch)
-        limit = self.N // 2 if span[0] < self.cut else self.N
+    def _read(self, span: tuple[int, int, int]) -> None:
+        first, end, limit = span
+        ids, keep = _padded(self.windows[first:end], first_positions=self.protocol.first_positions)
         start, stop = self.position, min(self.position + int(keep.sum()), limit)
+        later = (torch.arange(keep.shape[1]) > 0).expand_as(keep)[keep]  # of the rows, those after first positions
 
         def visit(layer: int, x: Tensor, y: Tensor) -> None:
             state = self.state[layer]
             x, y = x.cpu(), y.cpu()
             state.first.append((x[:, 0].float().clone(), y[:, 0].float().clone()))
             rest_x, rest_y = x[keep][: stop - start], y[keep][: stop - start]
-            state.norm_ += float(rest_y.double().norm(dim=1).sum())
+            state.norm_ += float(rest_y[later[: stop - start]].double().norm(dim=1).sum())
             self._add(layer, state, start, rest_x, rest_y)
 
         stream_mlps(self.subject, ids, visit, self.layers)
@@ -241,17 +248,24 @@ class _Stream:
         """The fit with penalty `lam`, by default the one that does best on `select`."""
         try:
             if lam is None:
-                lam = choose_lambda(statistics, self.held_out[layer], self.alphas).lam
+                lam = self._penalty(statistics, self.held_out[layer])
             return statistics.solve(lam)
         except MeasurementError as error:
             raise MeasurementError(f"layer {layer}: {error}") from None
 
+    def _penalty(self, statistics: RidgeStatistics, held_out: RidgeStatistics) -> float:
+        """The penalty of the protocol's grid that does best on the held-out rows, or the only one."""
+        grid = self.protocol.ridge_grid
+        if self.protocol.ridge_scaled:
+            return choose_lambda(statistics, held_out, grid).lam
+        return min(grid, key=lambda lam: held_out.squared_error(statistics.solve(lam))) if len(grid) > 1 else grid[0]
+
     def finish(self, layer: int) -> LayerFit:
         """The surrogates of a layer, once all rows are read. Lets the layer's moments go."""
         state = self.state.pop(layer)
-        d = subject_width = state.d
+        d = state.d
         head = state.a + state.b  # rows 1..N−F
-        b = state.b.update(*_stack(state.tail, subject_width))
+        b = state.b.update(*_stack(state.tail, d))
         full = state.a + b
         first_x, first_y = _stack(state.first, d)
         surrogates = {
@@ -259,10 +273,13 @@ class _Stream:
             LINEAR_HALF_A: self._solve(layer, state.a),
             LINEAR_HALF_B: self._solve(layer, b),
         }
-        surrogates[LINEAR_WITH_FIRST] = self._solve(layer, head.update(first_x, first_y), surrogates[LINEAR].lam)
+        if not self.protocol.first_positions:
+            with_first = head.update(first_x, first_y)
+            surrogates[LINEAR_WITH_FIRST] = self._solve(layer, with_first, surrogates[LINEAR].lam)
         curve = np.array([*state.curve, self.held_out[layer].r2(surrogates[LINEAR])])
         first_norm = float(first_y.double().norm(dim=1).mean())
-        return LayerFit(surrogates, full.mean_y.float(), curve, first_norm, state.norm_ / self.N)
+        later = self.N - (len(self.windows) if self.protocol.first_positions else 0)
+        return LayerFit(surrogates, full.mean_y.float(), curve, first_norm, state.norm_ / later)
 
     def checkpoint(self, journal: Journal) -> None:
         """Write the state between two batches, so that a killed run repeats at most what came after."""
@@ -298,8 +315,13 @@ def _moments(
     return moments
 
 
-def _enough(windows: Windows, rows: int) -> list[np.ndarray]:
-    """Windows in turns over the documents, until they hold `rows` rows besides first positions."""
+def _rows(windows: Windows, protocol: Protocol) -> int:
+    """How many rows of a fit windows hold."""
+    return windows.targets + (len(windows) if protocol.first_positions else 0)
+
+
+def _enough(windows: Windows, rows: int, protocol: Protocol) -> list[np.ndarray]:
+    """Windows in turns over the documents, until they hold `rows` rows."""
     turn: dict[int, int] = {}
     order = []
     for index, document in enumerate(windows.document):
@@ -310,18 +332,20 @@ def _enough(windows: Windows, rows: int) -> list[np.ndarray]:
         if held >= rows:
             break
         chosen.append(windows.ids[index])
-        held += len(windows.ids[index]) - 1
+        held += len(windows.ids[index]) - (0 if protocol.first_positions else 1)
     return chosen
 
 
-def _padded(windows: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
-    """ids (B, T) padded with 0 on the right, and which positions are rows of a fit: inside the window and not first."""
+def _padded(windows: Sequence[np.ndarray], *, first_positions: bool = False) -> tuple[Tensor, Tensor]:
+    """ids (B, T) padded with 0 on the right, and which positions are rows of a fit: inside the window and, unless
+    `first_positions`, not the first.
+    """
     T = max(len(window) for window in windows)
     ids = torch.zeros(len(windows), T, dtype=torch.long)
     keep = torch.zeros(len(windows), T, dtype=torch.bool)
     for row, window in enumerate(windows):
         ids[row, : len(window)] = torch.from_numpy(window.astype(np.int64))
-        keep[row, 1 : len(window)] = True
+        keep[row, 0 if first_positions else 1 : len(window)] = True
     return ids, keep
 
 

@@ -74,6 +74,7 @@ def from_records(request: Request, records: Mapping[int, Record]) -> dict[str, A
             "context": request.budget.context,
             **dict(zip(("fit", "select", "test"), windows, strict=True)),
             "bos": " ".join(str(i) for i in some.arrays["bos"]) or None,
+            "unit": request.protocol.unit,
         },
         "records": [records[layer].key for layer in layers],
         "seconds": max(records[layer].provenance["seconds"] for layer in layers),

@@ -3,7 +3,7 @@
 One pass over the `fit` split fits every surrogate (`fitting`); then, chunk by chunk of `test` windows, one base pass
 and every variant of every layer from that layer's residual on. Each chunk goes to the journal, so a run that is
 killed repeats at most one; when all are there, each layer becomes a Record. Source: the paper's section 3.1 and
-Table 3, with the design's rules in place of its protocol.
+Table 3, by the rules of the request's protocol.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.corpora import TokenizedCorpus, Windows, make_windows, split_documents, tokenize
-from harness.errors import CorpusError
 from harness.evidence import Journal, Record, Store, key
-from harness.experiments.fitting import LayerFit, Progress, fit_layers, rows_available
+from harness.experiments.fitting import LayerFit, Progress, fit_layers
+from harness.experiments.layout import Layout
 from harness.experiments.request import NEAR_LINEARITY, Request, stored
 from harness.models.loading import Subject
 from harness.protocol import FOLDED, LINEAR, LINEAR_FIRST_KEPT, MEAN, ZERO
@@ -106,11 +105,11 @@ def _sweep(
 
     fits = fit_layers(
         subject,
-        layout.halves,
+        layout.fit,
         layout.select,
         layers,
         rows=layout.rows,
-        alphas=request.protocol.ridge_grid,
+        protocol=request.protocol,
         journal=journal,
         progress=told,
     )
@@ -131,50 +130,6 @@ def _sweep(
     told("evaluating", len(layout.test), len(layout.test))
     provenance = _provenance(subject, time.time() - started)
     return [_record(request, layout, fits[layer], chunks, i, layer, provenance) for i, layer in enumerate(layers)]
-
-
-class Layout:
-    """The windows of every split: which text a measurement reads."""
-
-    def __init__(self, tokenized: TokenizedCorpus, halves: tuple[Windows, Windows], select: Windows, test: Windows):
-        self.tokenized, self.halves, self.select, self.test = tokenized, halves, select, test
-        self.rows = 0
-
-    @classmethod
-    def of(cls, request: Request, subject: Subject, cache: Path) -> Layout:
-        """Tokenize (or read the cache), split by document and cut windows.
-
-        Raises
-        ------
-        CorpusError
-            Where a split has no text to speak of.
-        """
-        budget, protocol = request.budget, request.protocol
-        tokenized = tokenize(request.corpus, lambda: subject.tokenizer, request.model.tokenizer_sha256, cache)
-        shares = [round(100 * s) for s in (protocol.fit_share, protocol.gate_share, protocol.select_share)]
-        splits = split_documents(request.corpus, shares)
-
-        def cut(documents: Sequence[int], tokens: int, min_documents: int = 0) -> Windows:
-            return make_windows(
-                tokenized, documents, context=budget.context, tokens=tokens, min_documents=min_documents
-            )
-
-        def half(documents: Sequence[int]) -> Windows:
-            return cut(documents, -(-budget.fit // 2))
-
-        halves = half(splits["fit"][::2]), half(splits["fit"][1::2])
-        layout = cls(
-            tokenized,
-            halves,
-            cut(splits["select"], budget.select),
-            cut(splits["test"], budget.test, budget.documents),
-        )
-        for name, windows in (("select", layout.select), ("test", layout.test)):
-            if not windows.targets:
-                corpus = request.corpus.source.name
-                raise CorpusError(f"corpus {corpus}: its {name} split has no text of two tokens; give a longer text")
-        layout.rows = rows_available(halves, budget.fit)
-        return layout
 
 
 def _chunk(
@@ -274,10 +229,10 @@ def _record(
             "curve": fit.curve,
             "norms": np.array([fit.first_norm, fit.other_norm]),
             "rows": np.array(layout.rows),
-            "documents_fit": np.array(sum(len(half.documents) for half in layout.halves)),
-            "windows": np.array([sum(map(len, layout.halves)), len(layout.select), len(test)]),
+            "documents_fit": np.array(sum(len(part.documents) for part in layout.fit)),
+            "windows": np.array([sum(map(len, layout.fit)), len(layout.select), len(test)]),
             "targets": np.bincount(place, weights=targets, minlength=len(used)).astype(np.int64),
-            "bos": np.array(layout.tokenized.bos or (), dtype=np.int64),
+            "bos": np.array(layout.leading, dtype=np.int64),
         },
         axes={
             "nll": ("target",),

@@ -40,8 +40,9 @@ class Request:
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """The budget's variants; `folded` only where the MLP has such a map."""
-        return tuple(v for v in self.budget.variants if v != FOLDED or FAMILIES[self.model.family].fold)
+        """Those of the budget's variants that the protocol can make; `folded` only where the MLP has such a map."""
+        made = (v for v in self.budget.variants if v in self.protocol.variants)
+        return tuple(v for v in made if v != FOLDED or FAMILIES[self.model.family].fold)
 
     def settings(self) -> dict[str, Any]:
         """Everything that determines the numbers of every layer."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from harness import numbers
 from harness.errors import ReportError
 from harness.plugin.claims import Judge, Part
-from harness.protocol import LINEAR_HALF_A, LINEAR_HALF_B
+from harness.protocol import LINEAR_HALF_A, LINEAR_HALF_B, Budget, Protocol
 from harness.reporting import schema
 from harness.statistics.sweep import NotApplicable, Sweep, Sweeps
 from harness.verdicts import Verdict, combine, compare_to_baseline, holm
@@ -100,8 +100,39 @@ class Baseline:
         """Raises ReportError where the file is missing or is no report."""
         self.path = path
         report = schema.load(path)
+        self._run = report["run"]
         self._models = {model["name"]: model for model in report["models"]}
         self._measurements = {(m["model"], m["corpus"]): m for m in report["measurements"]}
+        self._parents: dict[str, str] = {}
+
+    def require(self, protocol: Protocol, budget: Budget) -> None:
+        """Raise ReportError unless the baseline was measured by this protocol, with fits and windows of these sizes.
+
+        More or other test documents are no obstacle: they make a comparison unpaired, not unfair.
+        """
+        if (name := self._run["protocol"].get("name", protocol.name)) != protocol.name:
+            raise ReportError(
+                f"{self.path}: measured under the protocol {name}, this run under {protocol.name}, and costs differ "
+                f"between the two; give --protocol {name} or another baseline"
+            )
+        for size in ("fit", "select", "context"):
+            then, now = self._run["budget"].get(size), getattr(budget, size)
+            if then not in (None, now):
+                named = self._run["budget"].get("name", "")
+                raise ReportError(
+                    f"{self.path}: measured with the budget {named} ({size}={then}), this run with {budget.name} "
+                    f"({size}={now}), and costs depend on it; give --budget {named} or another baseline"
+                )
+
+    def stands_for(self, models: Sequence[str]) -> str | None:
+        """The baseline's only model where it is to stand for the run's only one, a model of another name; else None.
+
+        So a model is held against the one that it was made from. `like` gives no counterpart where the two turn out
+        to be built differently.
+        """
+        if len(models) == len(self._models) == 1 and models[0] not in self._models:
+            self._parents = {models[0]: next(iter(self._models))}
+        return self._parents.get(models[0])
 
     def like(self, subject: Sweep | Sweeps) -> Sweep | Sweeps | None:
         """The baseline's counterpart of what a claim is about; None where it lacks a part of it."""
@@ -111,10 +142,12 @@ class Baseline:
         return self._sweep(subject)
 
     def _sweep(self, sweep: Sweep) -> Sweep | None:
-        measurement = self._measurements.get((sweep.model, sweep.corpus))
+        name = self._parents.get(sweep.model, sweep.model)
+        measurement = self._measurements.get((name, sweep.corpus))
         if measurement is None:
             return None
-        return Sweep(measurement, self._models[sweep.model], seed=sweep.seed)
+        then = Sweep(measurement, self._models[name], seed=sweep.seed)
+        return then if (then.info["family"], then.depth) == (sweep.info["family"], sweep.depth) else None
 
     def change(self, body: Body, subject: Sweep | Sweeps, now: Judged) -> Change | None:
         """How a claim's estimates changed; None where the baseline has no counterpart."""

@@ -93,7 +93,9 @@ class WanamakerPlugin:
         path, origin = self.baseline_at
         name = path.relative_to(self.config.rootpath) if path.is_relative_to(self.config.rootpath) else path
         how = "the committed baseline; --strict turns it off" if origin == "default" else "as given"
-        return [f"wanamaker: claims fail only where they got worse than {name} ({how})"]
+        parent = self.report.parent
+        what = f"{parent}, the one model of {name}" if parent else name
+        return [f"wanamaker: claims fail only where they got worse than {what} ({how})"]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makeitem(
@@ -157,6 +159,9 @@ class WanamakerPlugin:
             read = origin == "given" or self.claims  # xdist's controller collects none
             if read and (path.is_file() or not self.config.getoption("update_baseline")):
                 self.baseline = Baseline(path)
+                models = self.run.settings.models
+                self.baseline.require(self.run.settings.protocol, self.run.budget(models[0]))
+                self.report.parent = self.baseline.stands_for([self.run.source(model).name for model in models])
         if self.explicit:
             local = [m for m in self.run.settings.models if self.run.source(m).kind != "hub"]
             for model in local:

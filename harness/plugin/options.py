@@ -9,7 +9,7 @@ import pytest
 
 from harness.errors import WanamakerError
 from harness.models.sources import PAPER_MODELS
-from harness.protocol import BUDGETS, PROTOCOLS, parse_budget
+from harness.protocol import BUDGETS, PROTOCOLS, SOUND, parse_budget
 from harness.reporting import schema
 from harness.run import EMBEDDED_MODELS, Settings
 
@@ -44,9 +44,10 @@ def add_options(parser: pytest.Parser) -> None:
     option("--layers", "measure only these layers: 0,5-8", metavar="LAYERS")
     option(
         "--protocol",
-        "set of rules of measurement (default: sound)",
+        "rules of measurement: sound, or published, which does what the paper's author's code did (lines as contexts, "
+        "fixed ranges of them, no BOS, an absolute ridge penalty) so that numbers can be compared; default: sound",
         choices=sorted(PROTOCOLS),
-        default="sound",
+        default=SOUND.name,
     )
     option(
         "--budget",
@@ -170,7 +171,8 @@ def baseline_path(config: pytest.Config) -> tuple[Path, str] | None:
     if given is not None:
         return schema.locate(Path(given)), "given"
     asked = ("model", "corpus", "layers", "budget")
-    plain = not any(config.getoption(name) for name in asked) and config.getoption("dtype") == "float32"
+    usual = {"dtype": "float32", "protocol": SOUND.name}
+    plain = not any(map(config.getoption, asked)) and all(config.getoption(name) == usual[name] for name in usual)
     if not plain or is_strict(config):
         return None
     return config.rootpath / DEFAULT_BASELINE, "default"

@@ -6,6 +6,7 @@ import importlib.metadata
 import platform
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from harness.corpora import documentation, split_documents
+from harness.corpora import documentation
 from harness.errors import WanamakerError
 from harness.models.sources import PAPER_MODELS
+from harness.paper import Reported
 from harness.plugin import items as claims
 from harness.plugin import options
 from harness.plugin.claims import claim_of
@@ -61,7 +63,7 @@ def row_of(
         "reported": {**asdict(paper.reported), "unit": None},
         "verdict": first.word if first else ("not applicable" if broken is not None and broken.skipped else "error"),
         "reason": first.reason if first else _why(broken),
-        "standing": _standing(first, paper.reported.value, paper.reported.margin),
+        "standing": _standing(run, models, first, paper.reported, reproduction),
         "parts": [{"name": p.name, **p.verdict.as_dict()} for p in first.parts] if first else [],
         "elsewhere": [
             {
@@ -80,16 +82,20 @@ def row_of(
     }
 
 
-def _standing(judged: Judged | None, value: float | None, margin: float | None) -> str | None:
-    """How the measurement stands to the printed number.
+def _standing(
+    run: Run, models: Sequence[str], judged: Judged | None, reported: Reported, reproduction: bool
+) -> str | None:
+    """How the measurement stands to the printed number: of the first part, or of the layer that the paper names.
 
-    Numbers are comparable under the protocol that made them; the paper's is not the sound one, so until a run uses it
-    every number is another protocol's.
+    A number is comparable where model, text, protocol and sizes are those that it was printed for.
     """
-    if value is None or judged is None or not judged.parts:
+    if reported.value is None or judged is None or not judged.parts:
         return None
+    comparable = reproduction and run.as_published(models, judged.corpus)
     estimate = judged.parts[0].verdict.estimate
-    return standing(estimate, value, margin, comparable=False)  # type: ignore[arg-type]
+    if comparable and reported.layer is not None:
+        estimate = run.sweep(models[0], run.corpora(models[0])[0]).cost_at(reported.layer)
+    return standing(estimate, reported.value, reported.margin, comparable=comparable)  # type: ignore[arg-type]
 
 
 def _why(broken: pytest.TestReport | None) -> str:
@@ -112,6 +118,8 @@ class ReportFile:
     def __init__(self, config: pytest.Config, run: Run) -> None:
         self.config, self.run = config, run
         self.rows: list[dict[str, Any]] = []
+        self.parent: str | None = None
+        """The baseline's model, where it goes by another name than the run's."""
         self.started = datetime.now(UTC)
         self._clock = time.monotonic()
         self._report: dict[str, Any] | None = None
@@ -228,7 +236,11 @@ class ReportFile:
                 "inconclusive": self.config.getoption("inconclusive"),
                 "strict": options.is_strict(self.config),
                 "versions": {"python": platform.python_version(), **versions},
-                "baseline": {"file": baseline[0].name, "origin": baseline[1]} if compared and baseline else None,
+                "baseline": (
+                    {"file": baseline[0].name, "origin": baseline[1], "model": self.parent}
+                    if compared and baseline
+                    else None
+                ),
                 "selection": self.config.getoption("keyword") or None,
             },
             "models": infos,
@@ -262,7 +274,7 @@ class ReportFile:
             "origin": f"{source.label} {_version(source.location)}" if source.kind == "documentation" else source.label,
             "fingerprint": documents.fingerprint,
             "documents": len(documents),
-            "splits": {name: len(members) for name, members in split_documents(documents).items()},
+            "splits": {name: len(members) for name, members in self.run.splits(documents).items()},
             "note": documents.note,
         }
 

@@ -15,7 +15,7 @@ _STANDINGS = {
     "reproduced": "reproduced, equal within the margin",
     "excluded": "excluded by the interval",
     "too wide to say": "too wide to say whether it is the same",
-    "not comparable": "not comparable, as the model or the protocol is not the paper's",
+    "not comparable": "not comparable, as the model, the text, the protocol or its sizes are not the paper's",
 }
 
 
@@ -137,7 +137,8 @@ def _reported(rows: Sequence[dict[str, Any]]) -> str:
     if shown == NOTHING:
         return "It gives no number."
     margin = reported.get("margin")
-    within = "" if margin is None else f" (reproduced means: equal within ±{text(difference(margin, unit))})"
+    of = f"layer {reported['layer']} " if reported.get("layer") is not None else ""
+    within = "" if margin is None else f" (reproduced means: {of}equal within ±{text(difference(margin, unit))})"
     return f"It reports: {shown}{within}."
 
 

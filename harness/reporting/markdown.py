@@ -8,9 +8,10 @@ from typing import Any
 from harness.numbers import number, plural
 from harness.reporting import claims, measurements, provenance
 from harness.reporting.escape import text
+from harness.reporting.layers import by_line
 from harness.reporting.summary import ERROR_RATE, by_subject, false_verdicts, subject, tally
 from harness.reporting.tables import listed, table
-from harness.reporting.words import CONDITIONS, PAPER, READING
+from harness.reporting.words import CONDITIONS, LINES, PAPER, READING
 
 FILE_NAME = "report.md"
 
@@ -22,6 +23,7 @@ def render(report: Mapping[str, Any]) -> str:
         _headline(report),
         "## How to read this",
         READING,
+        *(["## The protocol", LINES] if any(map(by_line, report["measurements"])) else []),
         "## Verdicts",
         claims.verdict_table(report["claims"]),
         "## Claims",

@@ -12,7 +12,7 @@ from harness.protocol import FOLDED, LINEAR, LINEAR_FIRST_KEPT, LINEAR_WITH_FIRS
 from harness.reporting.escape import text
 from harness.reporting.layers import LayerTable, layer_table
 from harness.reporting.tables import listed, table
-from harness.reporting.words import CAPTURED, COLUMNS, MEANINGS, NORM, R2
+from harness.reporting.words import CAPTURED, COLUMNS, MEANINGS, NORM, R2, UNPAIRED
 
 
 def section(measurements: Sequence[Mapping[str, Any]], seed: int = 0) -> str:
@@ -45,9 +45,10 @@ def _sample(m: Mapping[str, Any], t: LayerTable) -> str:
     fit, windows = m["fit"], m["windows"]
     which = f"all {t.depth} layers" if len(t.layers) == t.depth else f"{len(t.layers)} of {t.depth} layers"
     start = f"beginning with {text(windows['bos'])}" if windows.get("bos") else "with nothing put in front"
-    source = f" from {plural(fit['documents'], 'document')}" if fit.get("documents") else ""
+    unit = windows.get("unit") or "document"
+    source = f" from {plural(fit['documents'], unit)}" if fit.get("documents") else ""
     return (
-        f"{plural(t.documents, 'test document')} with {plural(t.tokens, 'token')} that have a target, in "
+        f"{plural(t.documents, f'test {unit}')} with {plural(t.tokens, 'token')} that have a target, in "
         f"windows of at most {plural(windows['context'], 'token')} {start}; {which}. The intact model's "
         f"perplexity is {number(t.perplexity)}. Maps were fitted on {plural(fit['rows'], 'row')}{source}. "
         f"The measurement took {duration(m.get('seconds'))}."
@@ -58,12 +59,17 @@ def _costs(t: LayerTable) -> str:
     order = [variant for variant in COLUMNS if variant in t.cost and variant != LINEAR]
     rows = []
     for i, layer in enumerate(t.layers):
-        linear = percent_in(t.cost[LINEAR][i], t.cost_interval[i])
+        linear = [*percent_in(t.cost[LINEAR][i], t.cost_interval[i])]
+        if t.unpaired_interval is not None:
+            linear.append(percent_in(t.cost[LINEAR][i], t.unpaired_interval[i])[1])
         rows.append([str(layer), *linear, *(percent(t.cost[variant][i]) for variant in order)])
     told = "95 % intervals that hold for all layers at once; the other columns are point estimates."
     if not np.isfinite(t.cost_interval).any():
         told = f"{plural(t.documents, 'document')} {'gives' if t.documents == 1 else 'give'} no interval."
     heads = ["layer", COLUMNS[LINEAR], "95 % interval", *(COLUMNS[variant] for variant in order)]
+    if t.unpaired_interval is not None:
+        heads.insert(3, "as the paper's")
+        told += f" {UNPAIRED}"
     return f"**Cost, in percent of perplexity.** {told[0].upper()}{told[1:]}\n\n{table(heads, rows)}"
 
 
@@ -148,7 +154,7 @@ def _curve(t: LayerTable) -> str:
     heads = ["layer", *(f"N = {count(rows)}" for rows in t.curve_rows)]
     rows = [[str(layer), *(number(value, 3) for value in t.curve[i])] for i, layer in enumerate(t.layers)]
     return (
-        "**R² of *linear* over the number N of fitting rows**, on the documents kept for choices. Where "
+        f"**R² of *linear* over the number N of fitting rows**, on {t.choices}. Where "
         "the last step still rises, a part of that layer's cost is the cost of too little "
         f"data.\n\n{table(heads, rows)}"
     )

@@ -46,6 +46,7 @@ def _run(report: Mapping[str, Any]) -> str:
             (
                 "baseline",
                 f"{text(baseline['file'])} ({text(origin.get(baseline['origin'], baseline['origin']))})"
+                + (f", its model {text(baseline['model'])} in the place of this run's" if baseline.get("model") else "")
                 if baseline
                 else "none",
             ),
@@ -101,9 +102,13 @@ def _knobs(knobs: Mapping[str, Any]) -> str:
 
 
 def _knob(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{text(knob.replace('_', ' '))} {_knob(inner)}" for knob, inner in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(_knob(item) for item in value)
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int):
         return count(value)
     return text(value)
 

@@ -68,6 +68,7 @@ CLAIM = {
         "value": Maybe(NUMBER),
         "unit": Maybe(str),
         "margin": Maybe(NUMBER),
+        "layer": Maybe(int),
     },
     "verdict": OneOf(VERDICTS),
     "reason": str,
@@ -102,6 +103,7 @@ MEASUREMENT = {
         "select": Maybe(int),
         "test": Maybe(int),
         "bos": Maybe(str),
+        "unit": Maybe(str),
     },
     "records": [str],
     "seconds": Maybe(NUMBER),
@@ -143,7 +145,7 @@ RUN = {
     "inconclusive": Maybe(str),
     "strict": bool,
     "versions": dict,
-    "baseline": Maybe({"file": str, "origin": str}),
+    "baseline": Maybe({"file": str, "origin": str, "model": Maybe(str)}),
     "selection": Maybe(str),
 }
 REPORT = {

@@ -46,7 +46,7 @@ READING = """\
   over, which says nothing of the paper's number.
 - **Paper's number**: how the measurement stands to it. *Reproduced*: equal within the margin that
   stands with the claim; *excluded*: the interval does not hold it; *too wide to say*: neither; *not comparable*:
-  another model or protocol.
+  another model, text, protocol or size of fit or window.
 - **Could have shown**: how far on the right side of the predicate's bound the truth would have to lie
   for a sample of this size to support the claim with a chance of 80 %, at the noise that this estimate
   has. A smaller effect was out of reach. Counts and shares of layers have no such distance.
@@ -82,7 +82,7 @@ COLUMNS = {
 MEANINGS = {
     LINEAR: (
         "an affine map, fitted by ridge regression to the MLP's inputs and outputs, first positions left "
-        "out of the fit. The verdicts are about this map."
+        "out of the fit (unless the protocol says otherwise). The verdicts are about this map."
     ),
     LINEAR_WITH_FIRST: (
         "the same map fitted on as many rows, first positions among them. Where it costs far more than "
@@ -109,6 +109,23 @@ MEANINGS = {
     ),
 }
 """What each variant puts in the place of the MLP, and what its cost tells."""
+
+UNPAIRED = (
+    "*As the paper's*: the interval as the paper's author made it, a percentile interval over lines of the perplexity "
+    "with the map, the perplexity without it held fixed. What the same lines do to both does not cancel in it."
+)
+
+LINES = """\
+This run measures as the code of the paper's author did, so that its numbers can be set beside his. For verdicts that
+are to stand, use the protocol *sound*.
+
+- **A document is a line** wherever this report speaks of documents: a row of the corpus, a context of its own, cut at
+  the length of a window, with nothing put in front. Lines are taken by their numbers, in reading order: a few
+  articles, whose lines are alike, so that **every interval here is too narrow**.
+- **Fits** take the first rows of their lines, first positions among them, with a penalty that does not grow with the
+  number of rows, which makes them least squares in all but name.
+- **Choices**, where there are any, are made on the test lines; with one penalty there are none here.
+- Everything else, the costs, the paired intervals and the verdicts, is as under the protocol *sound*."""
 
 R2 = (
     "the share of the variance of the MLP's output that the map explains, at positions after the first of "

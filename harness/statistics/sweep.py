@@ -126,7 +126,7 @@ class Sweep:
     def _family(self, variant: str, layers: Sequence[int]) -> Family:
         sums = self.measurement["delta"].get(variant)
         if sums is None:
-            raise NotApplicable(f"the variant {variant!r} was not measured at this budget")
+            raise NotApplicable(f"the variant {variant!r} was not measured with this budget and protocol")
         rows = [self.measurement["layers"].index(layer) for layer in layers]
         return cost_family(layers, np.asarray(sums, dtype=float)[rows], self.targets, self.documents, seed=self.seed)
 

@@ -12,8 +12,8 @@ import torch
 
 from harness.errors import CorpusError, MeasurementError
 from harness.evidence import Record
+from harness.experiments.layout import Layout
 from harness.experiments.measurement import from_records
-from harness.experiments.near_linearity import Layout
 from harness.protocol import FOLDED, LINEAR, MEAN
 from harness.statistics.sweep import NotApplicable, Sweep
 from harness.tests.experiment_example import Toy, blocks, corpus_of, next_token_nll, toy
@@ -41,7 +41,7 @@ def layout(it: Toy, **budget: Any) -> Layout:
 
 def test_splits_share_no_document(it: Toy) -> None:
     found = layout(it)
-    a, b = found.halves
+    a, b = found.fit
     documents = [set(windows.documents.tolist()) for windows in (a, b, found.select, found.test)]
     assert [len(d) for d in documents] == [13, 12, 8, 40]
     assert len(set().union(*documents)) == sum(map(len, documents))
@@ -87,7 +87,7 @@ def test_every_window_but_its_first_position_has_a_loss(it: Toy, records: dict[i
 
 def test_rows_are_what_both_halves_can_give(it: Toy) -> None:
     found = layout(it, fit=10**6)
-    least = min(half.targets for half in found.halves)
+    least = min(half.targets for half in found.fit)
     assert found.rows == 2 * least // 8 * 8 < 10**6
     assert layout(it, fit=100).rows == 96  # a multiple of 8, for the curve over N
     record = it.elsewhere(it.folder / "all", fit=10**6).measure([0])[0]

@@ -48,7 +48,7 @@ def test_the_same_numbers_are_green_and_still_refuted(project: Project, baseline
         assert not change["worse"]
         assert change["difference"] == pytest.approx(0, abs=1e-8)
         assert change["p_value"] == 1
-    assert project.report()["run"]["baseline"] == {"file": "report.json", "origin": "given"}
+    assert project.report()["run"]["baseline"] == {"file": "report.json", "origin": "given", "model": None}
 
 
 def test_a_worse_model_fails_the_claims_that_got_worse(project: Project, baseline: Path) -> None:
@@ -137,11 +137,44 @@ def test_the_comparisons_of_a_run_are_held_together() -> None:
 
 
 def test_a_claim_without_counterpart_is_skipped(project: Project, baseline: Path) -> None:
-    result = project.run("--model", project.model(name="another"), "--baseline", baseline)
+    result = project.run("--corpus", f"another={project.corpus}", "--baseline", baseline)
     result.assert_outcomes(skipped=6)
     result.stdout.fnmatch_lines(
         ["SKIPPED * REFUTED: title of dear: * (no counterpart in the baseline; add it with --update-baseline)"]
     )
+
+
+def test_a_model_is_held_against_the_one_that_it_was_made_from(project: Project, baseline: Path) -> None:
+    child = project.model("worse", name="child")
+    result = project.run("--model", child, "--baseline", baseline)
+    assert failed(project) == {"dear", "open"}
+    told = "claims fail only where they got worse than trained, the one model of before/report.json (as given)"
+    result.stdout.fnmatch_lines([f"wanamaker: {told}"])
+    assert project.report()["run"]["baseline"]["model"] == "trained"
+    assert "its model trained in the place of this run's" in (project.path / "out" / "report.md").read_text()
+
+
+def test_a_model_that_is_built_differently_has_no_parent(project: Project, baseline: Path) -> None:
+    edit_report(baseline, lambda report: report["models"][0].update(family="llama"))
+    project.run("--model", project.model(name="child"), "--baseline", baseline).assert_outcomes(skipped=6)
+
+
+@pytest.mark.parametrize(
+    ("run", "told"),
+    [
+        ({"protocol": {"name": "published"}}, "*measured under the protocol published, this run under sound*"),
+        ({"budget": {"name": "large", "fit": 99_999}}, "*measured with the budget large (fit=99999), this run with *"),
+        ({"budget": {"name": "long", "context": 999}}, "*measured with the budget long (context=999), this run with *"),
+    ],
+)
+def test_costs_by_other_rules_are_no_baseline(
+    project: Project, baseline: Path, run: dict[str, object], told: str
+) -> None:
+    edit_report(baseline, lambda report: report["run"].update(run))
+    result = project.run("--baseline", baseline)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: *report.json: {told}"])
+    assert not (project.path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -296,6 +329,7 @@ def test_tests_that_are_no_claims_are_compared_with_nothing(project: Project) ->
         (["--corpus", "scipy"], False),
         (["--layers", "0"], False),
         (["--dtype", "bfloat16"], False),
+        (["--protocol", "published"], False),
     ],
 )
 def test_only_the_run_that_made_it_is_compared_with_the_default_baseline(

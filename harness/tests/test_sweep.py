@@ -170,7 +170,7 @@ def test_what_was_not_measured_does_not_apply() -> None:
     for ask in (lambda: part.cost, lambda: part.variant(MEAN), lambda: part.captured):
         with pytest.raises(NotApplicable, match="about all layers; 2 of 3 were measured"):
             ask()
-    with pytest.raises(NotApplicable, match="the variant 'folded' was not measured at this budget"):
+    with pytest.raises(NotApplicable, match="the variant 'folded' was not measured with this budget and protocol"):
         sweep().variant(FOLDED)
     with pytest.raises(NotApplicable, match="'mean' was not measured"):
         _ = sweep().captured
