@@ -15,8 +15,8 @@ so padding changes nothing before it and no attention mask is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from harness.errors import MeasurementError
 
 if TYPE_CHECKING:
+    from harness.models.anatomy import Anatomy
     from harness.models.loading import Subject
 
 MEMORY_TOKENS = 4096
@@ -96,11 +97,7 @@ def stream_mlps(
     anatomy = subject.anatomy
     with ExitStack() as hooks:
         for layer in range(anatomy.layers) if layers is None else layers:
-
-            def hook(_: nn.Module, args: tuple[Any, ...], y: Tensor, layer: int = layer) -> None:
-                visit(layer, args[0], y)
-
-            hooks.enter_context(anatomy.mlp(layer).register_forward_hook(hook))
+            hooks.enter_context(_watch_mlp(anatomy, layer, ids.shape, visit))
         _run_blocks(subject, ids)
 
 
@@ -119,22 +116,22 @@ def base_pass(subject: Subject, ids: Tensor, lengths: Tensor, layers: Sequence[i
     h: dict[int, Tensor] = {}
     calls: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
 
+    def keep(layer: int, x_: Tensor, y_: Tensor) -> None:
+        # Copies: a block may add to its MLP's output in place (Falcon's parallel block does).
+        x[layer], y[layer] = x_.clone(), y_.clone()
+
     with ExitStack() as hooks:
         for layer, block in enumerate(anatomy.blocks):
 
             def call(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], layer: int = layer) -> None:
                 calls[layer] = args[1:], kwargs
 
-            def mlp(_: nn.Module, args: tuple[Any, ...], out: Tensor, layer: int = layer) -> None:
-                # Copies: a block may add to its MLP's output in place (Falcon's parallel block does).
-                x[layer], y[layer] = args[0].clone(), out.clone()
-
             def output(_: nn.Module, args: tuple[Any, ...], out: Any, layer: int = layer) -> None:
                 h[layer] = _residual(out).clone()
 
             hooks.enter_context(block.register_forward_pre_hook(call, with_kwargs=True))
             if layer in wanted:
-                hooks.enter_context(anatomy.mlp(layer).register_forward_hook(mlp))
+                hooks.enter_context(_watch_mlp(anatomy, layer, ids.shape, keep))
             if layer in wanted or layer == anatomy.layers - 1:
                 hooks.enter_context(block.register_forward_hook(output))
         _run_blocks(subject, ids)
@@ -175,7 +172,7 @@ def variant_nll(
         # In this order a variant that gives the MLP's own output leaves h as it was, to the last bit.
         hidden = seen.h[window] + (out - y[window])
         for block, (args, kwargs) in zip(anatomy.blocks[layer + 1 :], base.calls[layer + 1 :], strict=True):
-            args, kwargs = _for_rows((args, kwargs), window, B)
+            args, kwargs = _for_rows((args, kwargs), window, B, anatomy.family.stacked)
             hidden = _residual(block(hidden, *args, **kwargs))
         nll[rows] = _nll(subject, hidden, base.ids[window], base.target[window])
     nll = nll.view(V, B, T - 1)
@@ -186,13 +183,33 @@ def variant_nll(
     return nll
 
 
+@contextmanager
+def _watch_mlp(
+    anatomy: Anatomy, layer: int, shape: torch.Size, visit: Callable[[int, Tensor, Tensor], None]
+) -> Iterator[None]:
+    """Call `visit(layer, x, y)`, both (B, T, d), whenever the MLP of a layer runs on windows of `shape` (B, T)."""
+    x: Tensor
+
+    def enters(_: nn.Module, args: tuple[Any, ...]) -> None:
+        nonlocal x
+        x = args[0].view(*shape, -1)  # OPT's blocks flatten windows and positions
+
+    def leaves(_: nn.Module, args: tuple[Any, ...], y: Tensor) -> None:
+        visit(layer, x, y.view(*shape, -1))
+
+    with (
+        anatomy.entry(layer).register_forward_pre_hook(enters),
+        anatomy.exit(layer).register_forward_hook(leaves),
+    ):
+        yield
+
+
 def _run_blocks(subject: Subject, ids: Tensor) -> None:
     """Embedding, blocks and final norm, without the head."""
-    position = subject.anatomy.position
-    if isinstance(position, nn.Embedding) and ids.shape[1] > position.num_embeddings:
+    positions = subject.anatomy.positions
+    if positions is not None and ids.shape[1] > positions:
         raise MeasurementError(
-            f"windows of {ids.shape[1]} tokens, but the model has {position.num_embeddings} positions; "
-            "use a shorter context"
+            f"windows of {ids.shape[1]} tokens, but the model has {positions} positions; use a shorter context"
         )
     subject.model.base_model(ids.to(subject.device), use_cache=False)
 
@@ -202,18 +219,23 @@ def _residual(out: Any) -> Tensor:
     return out[0] if isinstance(out, tuple) else out
 
 
-def _for_rows(value: Any, window: Tensor, B: int) -> Any:
+def _for_rows(value: Any, window: Tensor, B: int, stacked: Collection[str] = ()) -> Any:
     """The arguments of a call on B windows, made to fit a call on `window` (R,) of them.
 
     Most are shared by all windows (position embeddings, a causal mask); a tensor with an entry for each is
-    indexed.
+    indexed, and one with several, (B · n, ...), under a keyword of `stacked`.
     """
     if isinstance(value, Tensor):
         return value[window] if B > 1 and value.ndim >= 2 and value.shape[0] == B else value
     if isinstance(value, tuple | list):
-        return type(value)(_for_rows(item, window, B) for item in value)
+        return type(value)(_for_rows(item, window, B, stacked) for item in value)
     if isinstance(value, dict):
-        return {key: _for_rows(item, window, B) for key, item in value.items()}
+        return {
+            key: item.unflatten(0, (B, -1))[window].flatten(0, 1)
+            if key in stacked and isinstance(item, Tensor)
+            else _for_rows(item, window, B, stacked)
+            for key, item in value.items()
+        }
     return value
 
 

@@ -39,7 +39,11 @@ class Anatomy:
     final_norm: nn.Module
     """Between the last block and the head."""
     head: nn.Module
-    """Normed residual stream (*, d) -> logits (*, vocabulary)."""
+    """Normed residual stream (*, d) -> logits (*, vocabulary), but for what `outlet` does."""
+    outlet: Callable[[Tensor], Tensor]
+    """What the model makes of the head's output: most nothing, some scale or cap it."""
+    norm_name: str | None
+    """Name inside a block of the norm whose output is the MLP's input; None where the stream goes in as it is."""
 
     @classmethod
     def of(cls, model: nn.Module, family: Family | None = None) -> Anatomy:
@@ -49,6 +53,7 @@ class Anatomy:
         """
         config: dict[str, Any] = model.config.to_dict()  # type: ignore[operator, union-attr]
         family = family_of(config) if family is None else family
+        norm_name = family.norm_name(config)
 
         def part(path: str) -> nn.Module:
             try:
@@ -64,8 +69,9 @@ class Anatomy:
         if not blocks:
             raise ModelError(f"{type(model).__name__}: {family.blocks!r} is empty; there is no MLP to replace")
         for layer in range(len(blocks)):
-            for name in (family.mlp, family.norm):
-                part(f"{family.blocks}.{layer}.{name}")
+            for name in (*family.steps, norm_name):
+                if name is not None:
+                    part(f"{family.blocks}.{layer}.{name}")
         return cls(
             model=model,
             family=family,
@@ -76,6 +82,8 @@ class Anatomy:
             position=None if family.position is None else part(family.position),
             final_norm=part(family.final_norm),
             head=part(family.head),
+            outlet=_identity if family.logits is None else family.logits(config),
+            norm_name=norm_name,
         )
 
     @property
@@ -83,13 +91,29 @@ class Anatomy:
         """Number of blocks."""
         return len(self.blocks)
 
+    @property
+    def positions(self) -> int | None:
+        """How many positions the model has an embedding for; None where positions are not embedded in a table."""
+        if not isinstance(self.position, nn.Embedding):
+            return None
+        return self.position.num_embeddings - getattr(self.position, "offset", 0)  # OPT's table starts two rows late
+
+    def entry(self, layer: int) -> nn.Module:
+        """The module whose input is the MLP's input x."""
+        return self.blocks[layer].get_submodule(self.family.steps[0])
+
+    def exit(self, layer: int) -> nn.Module:
+        """The module whose output is the MLP's output y."""
+        return self.blocks[layer].get_submodule(self.family.steps[-1])
+
     def mlp(self, layer: int) -> nn.Module:
         """The MLP of a layer, (*, d) -> (*, d)."""
-        return self.blocks[layer].get_submodule(self.family.mlp)
+        steps = [self.blocks[layer].get_submodule(name) for name in self.family.steps]
+        return steps[0] if len(steps) == 1 else nn.Sequential(*steps)
 
-    def norm(self, layer: int) -> nn.Module:
-        """The norm whose output is the MLP's input."""
-        return self.blocks[layer].get_submodule(self.family.norm)
+    def norm(self, layer: int) -> nn.Module | None:
+        """The norm whose output is the MLP's input; None where nothing stands between."""
+        return None if self.norm_name is None else self.blocks[layer].get_submodule(self.norm_name)
 
     def branch(self, layer: int) -> Callable[[Tensor], Tensor]:
         """What an MLP output becomes before it joins the residual stream, (*, d) -> (*, d)."""
@@ -97,7 +121,7 @@ class Anatomy:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits in float32 (*, vocabulary) of the last block's output (*, d)."""
-        return self.head(self.final_norm(hidden)).float()
+        return self.outlet(self.head(self.final_norm(hidden))).float()
 
     def folded(self, layer: int) -> tuple[Tensor, Tensor] | None:
         """The MLP without its activation, float64: W = W_proj W_fc (d, d) and b = W_proj b_fc + b_proj (d,).
@@ -106,8 +130,8 @@ class Anatomy:
         """
         if self.family.fold is None:
             return None
-        mlp = self.mlp(layer)
-        (W_fc, b_fc), (W_proj, b_proj) = (_affine(mlp.get_submodule(name)) for name in self.family.fold)
+        block = self.blocks[layer]
+        (W_fc, b_fc), (W_proj, b_proj) = (_affine(block.get_submodule(name)) for name in self.family.fold)
         return W_proj @ W_fc, W_proj @ b_fc + b_proj
 
 

@@ -14,6 +14,9 @@ from typing import Any
 from harness.errors import ModelError
 
 Config = Mapping[str, Any]
+"""config.json as a dict."""
+Map = Callable[[Any], Any]
+"""A function from tensor to tensor."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,10 @@ class Family:
     """Path to the norm between the last block and the head."""
     head: str = "lm_head"
     """Path to the map from the normed residual stream to logits."""
-    mlp: str = "mlp"
-    """Name of the MLP inside a block."""
-    norm: str = "post_attention_layernorm"
-    """Name of the norm inside a block whose output is the MLP's input."""
+    mlp: str | tuple[str, ...] = "mlp"
+    """Name of the MLP inside a block; its modules in their order where none holds just the MLP."""
+    norm: str | Callable[[Config], str] | None = "post_attention_layernorm"
+    """Name of the norm inside a block whose output is the MLP's input, or config -> name; None where there is none."""
     depth_key: str = "num_hidden_layers"
     """What the config calls the number of layers."""
     width_key: str = "hidden_size"
@@ -41,26 +44,101 @@ class Family:
     parallel: Callable[[Config], bool] = lambda config: False
     """config -> whether a block's attention and MLP read the same residual stream."""
     fold: tuple[str, str] | None = None
-    """Names of W_fc and W_proj where the MLP is `W_proj act(W_fc x)`; None where it is gated."""
-    branch: Callable[[Any], Callable[[Any], Any]] | None = None
+    """Names inside a block of W_fc and W_proj where the MLP is `W_proj act(W_fc x)`; None where it is gated."""
+    branch: Callable[[Any], Map] | None = None
     """block -> (MLP output -> what joins the residual stream), where that is not the MLP's output itself."""
+    logits: Callable[[Config], Map] | None = None
+    """config -> (what the head gives -> logits), where the model scales or caps them."""
+    stacked: tuple[str, ...] = ()
+    """Keywords under which a block is given a tensor (windows · heads, ...): not one entry a window, but several."""
+    refuse: Callable[[Config], str | None] = lambda config: None
+    """config -> why a model of this family cannot be measured all the same."""
 
     def layers(self, config: Config) -> int:
         """Number of blocks. `config` is config.json as a dict."""
-        return _positive(config, self.depth_key)
+        return _positive(config, self.depth_key, "n_layer", "num_hidden_layers")
 
     def width(self, config: Config) -> int:
         """Width d of the residual stream."""
-        return _positive(config, self.width_key)
+        return _positive(config, self.width_key, "n_embd", "hidden_size")
+
+    def norm_name(self, config: Config) -> str | None:
+        """Name of the norm in front of the MLP under this config."""
+        return self.norm(config) if callable(self.norm) else self.norm
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Names of the modules that make up the MLP, in their order: what enters the first is x, what leaves the
+        last is y.
+        """
+        return (self.mlp,) if isinstance(self.mlp, str) else self.mlp
 
 
-def _positive(config: Config, key: str) -> int:
-    value = config.get(key)
+def _positive(config: Config, key: str, *others: str) -> int:
+    """The config's value of `key`, or of the first other name that it goes by."""
+    value = next((config[name] for name in (key, *others) if name in config), None)
     if not isinstance(value, int) or value < 1:
         kind = config.get("model_type", "unknown")
         raise ModelError(f"config.json of a {kind} model: {key!r} is {value!r}, not a positive number; repair it")
     return value
 
+
+def _always(config: Config) -> bool:
+    return True
+
+
+def _output_norm(name: str) -> Callable[[Any], Map]:
+    """The MLP's output passes a norm of the block."""
+    return lambda block: block.get_submodule(name)
+
+
+def _residual_multiplier(block: Any) -> Map:
+    return lambda y: y * block.residual_multiplier
+
+
+def _capped(config: Config) -> Map:
+    """Logits held between −cap and cap by a tanh."""
+    cap = config.get("final_logit_softcapping")
+    return lambda logits: logits if cap is None else (logits / cap).tanh() * cap
+
+
+def _divided(config: Config) -> Map:
+    return lambda logits: logits / config["logits_scaling"]
+
+
+def _falcon_is_parallel(config: Config) -> bool:
+    return bool(config.get("new_decoder_architecture", False) or config.get("parallel_attn", True))
+
+
+def _falcon_norm(config: Config) -> str:
+    """Falcon-40B has a norm for each half of its blocks, Falcon-7B and -11B one for both, Falcon-RW one after the
+    other.
+    """
+    if config.get("new_decoder_architecture", False) and config.get("num_ln_in_parallel_attn") in (None, 2):
+        return "ln_mlp"
+    return "input_layernorm" if _falcon_is_parallel(config) else "post_attention_layernorm"
+
+
+def _stablelm_is_parallel(config: Config) -> bool:
+    return bool(config.get("use_parallel_residual", False))
+
+
+def _opt_refuses(config: Config) -> str | None:
+    if not config.get("do_layer_norm_before", True):
+        return "its blocks norm after the MLP has joined the residual stream (do_layer_norm_before is false)"
+    width, embedded = config.get("hidden_size"), config.get("word_embed_proj_dim")
+    if embedded not in (None, width):
+        return f"it projects embeddings of width {embedded} to {width} and back (word_embed_proj_dim)"
+    return None
+
+
+def _bloom_refuses(config: Config) -> str | None:
+    if config.get("slow_but_exact", False) and config.get("pretraining_tp", 1) > 1:
+        return "it splits its MLP's second matrix (slow_but_exact); set that to false in config.json"
+    return None
+
+
+_GEMMA2 = Family(norm="pre_feedforward_layernorm", branch=_output_norm("post_feedforward_layernorm"), logits=_capped)
 
 FAMILIES: dict[str, Family] = {
     "gpt2": Family(
@@ -71,19 +149,85 @@ FAMILIES: dict[str, Family] = {
         norm="ln_2",
         depth_key="n_layer",
         width_key="n_embd",
-        fold=("c_fc", "c_proj"),
+        fold=("mlp.c_fc", "mlp.c_proj"),
     ),
     "gpt_neox": Family(
         blocks="gpt_neox.layers",
         embedding="gpt_neox.embed_in",
         final_norm="gpt_neox.final_layer_norm",
         parallel=lambda config: bool(config.get("use_parallel_residual", True)),
-        fold=("dense_h_to_4h", "dense_4h_to_h"),
+        fold=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
     ),
     "llama": Family(),
     "mistral": Family(),
     "qwen2": Family(),
     "qwen3": Family(),
+    "bloom": Family(
+        blocks="transformer.h",
+        embedding="transformer.word_embeddings",
+        final_norm="transformer.ln_f",
+        # `mlp` returns the residual stream with the MLP's output already added.
+        mlp=("mlp.dense_h_to_4h", "mlp.gelu_impl", "mlp.dense_4h_to_h"),
+        depth_key="n_layer",
+        width_key="n_embed",
+        fold=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
+        stacked=("alibi",),
+        refuse=_bloom_refuses,
+    ),
+    "falcon": Family(
+        blocks="transformer.h",
+        embedding="transformer.word_embeddings",
+        final_norm="transformer.ln_f",
+        norm=_falcon_norm,
+        parallel=_falcon_is_parallel,
+        fold=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
+    ),
+    "gemma": Family(),
+    "gemma2": _GEMMA2,
+    "gemma3_text": _GEMMA2,
+    "gpt_neo": Family(
+        blocks="transformer.h",
+        embedding="transformer.wte",
+        position="transformer.wpe",
+        final_norm="transformer.ln_f",
+        norm="ln_2",
+        depth_key="num_layers",
+        fold=("mlp.c_fc", "mlp.c_proj"),
+    ),
+    "gptj": Family(
+        blocks="transformer.h",
+        embedding="transformer.wte",
+        final_norm="transformer.ln_f",
+        norm="ln_1",
+        depth_key="n_layer",
+        width_key="n_embd",
+        parallel=_always,
+        fold=("mlp.fc_in", "mlp.fc_out"),
+    ),
+    "granite": Family(branch=_residual_multiplier, logits=_divided),
+    "olmo2": Family(norm=None, branch=_output_norm("post_feedforward_layernorm")),
+    "opt": Family(
+        blocks="model.decoder.layers",
+        embedding="model.decoder.embed_tokens",
+        position="model.decoder.embed_positions",
+        final_norm="model.decoder.final_layer_norm",
+        mlp=("fc1", "activation_fn", "fc2"),
+        norm="final_layer_norm",
+        fold=("fc1", "fc2"),
+        refuse=_opt_refuses,
+    ),
+    "phi": Family(
+        final_norm="model.final_layernorm",
+        norm="input_layernorm",
+        parallel=_always,
+        fold=("mlp.fc1", "mlp.fc2"),
+    ),
+    "phi3": Family(),
+    "stablelm": Family(
+        norm=lambda config: "input_layernorm" if _stablelm_is_parallel(config) else "post_attention_layernorm",
+        parallel=_stablelm_is_parallel,
+    ),
+    "starcoder2": Family(fold=("mlp.c_fc", "mlp.c_proj")),
 }
 """model_type, as config.json has it -> Family."""
 
