@@ -8,7 +8,7 @@ inside a block for its MLP and the norm in front; what the config calls depth an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.errors import ModelError
@@ -51,6 +51,8 @@ class Family:
     """config -> (what the head gives -> logits), where the model scales or caps them."""
     stacked: tuple[str, ...] = ()
     """Keywords under which a block is given a tensor (windows · heads, ...): not one entry a window, but several."""
+    attention: str = "sdpa"
+    """The attention implementation to ask transformers for; `eager` where it has no other."""
     refuse: Callable[[Config], str | None] = lambda config: None
     """config -> why a model of this family cannot be measured all the same."""
 
@@ -138,7 +140,7 @@ def _bloom_refuses(config: Config) -> str | None:
     return None
 
 
-_GEMMA2 = Family(norm="pre_feedforward_layernorm", branch=_output_norm("post_feedforward_layernorm"), logits=_capped)
+_GEMMA3 = Family(norm="pre_feedforward_layernorm", branch=_output_norm("post_feedforward_layernorm"), logits=_capped)
 
 FAMILIES: dict[str, Family] = {
     "gpt2": Family(
@@ -172,6 +174,7 @@ FAMILIES: dict[str, Family] = {
         width_key="n_embed",
         fold=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
         stacked=("alibi",),
+        attention="eager",
         refuse=_bloom_refuses,
     ),
     "falcon": Family(
@@ -183,8 +186,8 @@ FAMILIES: dict[str, Family] = {
         fold=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
     ),
     "gemma": Family(),
-    "gemma2": _GEMMA2,
-    "gemma3_text": _GEMMA2,
+    "gemma2": replace(_GEMMA3, attention="eager"),
+    "gemma3_text": _GEMMA3,
     "gpt_neo": Family(
         blocks="transformer.h",
         embedding="transformer.wte",
@@ -192,6 +195,7 @@ FAMILIES: dict[str, Family] = {
         final_norm="transformer.ln_f",
         norm="ln_2",
         depth_key="num_layers",
+        attention="eager",
         fold=("mlp.c_fc", "mlp.c_proj"),
     ),
     "gptj": Family(

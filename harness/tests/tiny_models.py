@@ -7,9 +7,13 @@ any one of them moves the mean loss by at least 0.1 nat: an error of the engine 
 from __future__ import annotations
 
 import copy
+import inspect
+import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
+from functools import partial
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -18,7 +22,7 @@ from transformers import AutoModelForCausalLM
 from transformers.models.auto import CONFIG_MAPPING
 
 from harness.models.anatomy import Anatomy
-from harness.models.families import Family
+from harness.models.families import FAMILIES, Family
 
 VOCABULARY, WIDTH, LAYERS, POSITIONS = 67, 24, 5, 48
 
@@ -45,6 +49,17 @@ _NEOX = {
     "max_position_embeddings": POSITIONS,
     "rotary_pct": 0.5,
 }
+_BLOOM = {"hidden_size": WIDTH, "n_layer": LAYERS, "n_head": 4}
+_FALCON = {"hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": 4}
+_GEMMA = {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 5}
+_OPT = {
+    "hidden_size": WIDTH,
+    "word_embed_proj_dim": WIDTH,
+    "ffn_dim": 40,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 4,
+    "max_position_embeddings": POSITIONS,
+}
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("gpt2", {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": 4, "n_positions": POSITIONS}),
@@ -59,6 +74,41 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         {**_LLAMA, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 2},
     ),
     "qwen3": ("qwen3", {**_LLAMA, "head_dim": 8}),
+    "bloom": ("bloom", _BLOOM),
+    "bloom residual normed": ("bloom", {**_BLOOM, "apply_residual_connection_post_layernorm": True}),
+    "falcon 7b": ("falcon", {**_FALCON, "parallel_attn": True}),
+    "falcon 40b": ("falcon", {**_FALCON, "new_decoder_architecture": True, "num_kv_heads": 2}),
+    "falcon 11b": (
+        "falcon",
+        {**_FALCON, "new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1},
+    ),
+    "falcon rw": ("falcon", {**_FALCON, "parallel_attn": False, "alibi": True, "bias": True}),
+    "gemma": ("gemma", {**_LLAMA, "head_dim": 8}),
+    "gemma2": ("gemma2", {**_LLAMA, **_GEMMA, "final_logit_softcapping": 8.0}),
+    "gemma3": ("gemma3_text", {**_LLAMA, **_GEMMA}),
+    "gpt_neo": (
+        "gpt_neo",
+        {
+            "hidden_size": WIDTH,
+            "num_layers": LAYERS,
+            "num_heads": 4,
+            "attention_types": [[["global", "local"], 2], [["global"], 1]],
+            "window_size": 5,
+            "max_position_embeddings": POSITIONS,
+        },
+    ),
+    "gptj": ("gptj", {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": 3, "n_positions": POSITIONS, "rotary_dim": 4}),
+    "granite": (
+        "granite",
+        {**_LLAMA, "residual_multiplier": 0.6, "logits_scaling": 0.7, "embedding_multiplier": 3.0},
+    ),
+    "olmo2": ("olmo2", _LLAMA),
+    "opt": ("opt", _OPT),
+    "phi": ("phi", {**_LLAMA, "partial_rotary_factor": 2 / 3}),
+    "phi3": ("phi3", {**_LLAMA, "pad_token_id": 0}),
+    "stablelm parallel": ("stablelm", {**_LLAMA, "use_parallel_residual": True}),
+    "stablelm sequential": ("stablelm", {**_LLAMA, "use_parallel_residual": False, "qk_layernorm": True}),
+    "starcoder2": ("starcoder2", {**_LLAMA, "sliding_window": 5}),
 }
 """Name -> (model_type, settings of its config)."""
 
@@ -73,7 +123,8 @@ def random_model(model_type: str, **settings: Any) -> nn.Module:
     """A random model of any type that transformers knows."""
     torch.manual_seed(sum(map(ord, model_type)))
     config = CONFIG_MAPPING[model_type](**{**_COMMON, **settings})
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval().requires_grad_(False)
+    attention = FAMILIES.get(model_type, Family()).attention
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention).eval().requires_grad_(False)
     for parameter in model.parameters():
         if parameter.ndim < 2:
             parameter += 0.2 * torch.randn_like(parameter)
@@ -143,6 +194,40 @@ REWRITTEN: dict[str, Callable[[Any, Substitute], Callable[..., Tensor]]] = {
 }
 """model_type -> the forward of a block, written out around a substitute for its MLP."""
 
+EDITS: dict[str, tuple[str, str, int]] = {
+    "bloom": ("self.mlp(layernorm_output, residual)", "residual + substitute(layernorm_output)", 1),
+    "opt": (
+        """hidden_states = self.fc1(hidden_states)
+    hidden_states = self.activation_fn(hidden_states)
+
+    hidden_states = self.fc2(hidden_states)
+""",
+        """hidden_states = substitute(hidden_states.view(hidden_states_shape)).view(residual.shape)
+""",
+        1,
+    ),
+    "stablelm": ("self.mlp(", "substitute(", 2),  # one for each kind of block
+}
+"""model_type -> what is replaced by what, how often, in the source of a block's forward."""
+
+
+def _edited_block(block: Any, substitute: Substitute) -> Callable[..., Tensor]:
+    """The block's own forward, in whose source text the substitute stands where the MLP was called."""
+    forward = type(block).forward
+    module = sys.modules[forward.__module__]
+    source = textwrap.dedent(inspect.getsource(inspect.unwrap(forward)))
+    source = source[source.index("def forward(") :]
+    old, new, times = EDITS.get(_model_type(module), ("self.mlp(", "substitute(", 1))
+    assert source.count(old) == times, f"{module.__name__}: {source.count(old)} calls of the MLP"
+    # A copy: what the substitute returns may be changed in place by the block.
+    scope = {**vars(module), "substitute": lambda x: substitute(x).clone()}
+    exec("from __future__ import annotations\n" + source.replace(old, new), scope)
+    return partial(scope["forward"], block)
+
+
+def _model_type(module: ModuleType) -> str:
+    return module.__name__.split(".")[-2]
+
 
 @contextmanager
 def rewritten(model: Any, layer: int, substitute: Substitute) -> Iterator[nn.Module]:
@@ -150,7 +235,7 @@ def rewritten(model: Any, layer: int, substitute: Substitute) -> Iterator[nn.Mod
     blocks = model.get_submodule(Anatomy.of(model).family.blocks)
     original = blocks[layer]
     block = copy.deepcopy(original)
-    block.forward = REWRITTEN[model.config.model_type](block, substitute)
+    block.forward = REWRITTEN.get(model.config.model_type, _edited_block)(block, substitute)
     blocks[layer] = block
     try:
         yield model
