@@ -11,7 +11,6 @@ from typing import Any
 
 from harness.corpora.documents import DocumentSet
 from harness.evidence import Record, Store, key
-from harness.models.families import FAMILIES
 from harness.models.fingerprint import ModelInfo
 from harness.protocol import FOLDED, Budget, Protocol, knobs
 
@@ -42,7 +41,7 @@ class Request:
     def variants(self) -> tuple[str, ...]:
         """Those of the budget's variants that the protocol can make; `folded` only where the MLP has such a map."""
         made = (v for v in self.budget.variants if v in self.protocol.variants)
-        return tuple(v for v in made if v != FOLDED or FAMILIES[self.model.family].fold)
+        return tuple(v for v in made if v != FOLDED or self.model.parts.fold)
 
     def settings(self) -> dict[str, Any]:
         """Everything that determines the numbers of every layer."""

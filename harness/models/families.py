@@ -89,23 +89,30 @@ def _always(config: Config) -> bool:
     return True
 
 
-def _output_norm(name: str) -> Callable[[Any], Map]:
+def output_norm(name: str) -> Callable[[Any], Map]:
     """The MLP's output passes a norm of the block."""
     return lambda block: block.get_submodule(name)
 
 
-def _residual_multiplier(block: Any) -> Map:
+def scaled_residual(block: Any) -> Map:
+    """The MLP's output is multiplied by a constant of the block."""
     return lambda y: y * block.residual_multiplier
 
 
-def _capped(config: Config) -> Map:
+def capped(config: Config) -> Map:
     """Logits held between −cap and cap by a tanh."""
     cap = config.get("final_logit_softcapping")
     return lambda logits: logits if cap is None else (logits / cap).tanh() * cap
 
 
-def _divided(config: Config) -> Map:
+def divided(config: Config) -> Map:
+    """Logits over a constant."""
     return lambda logits: logits / config["logits_scaling"]
+
+
+def multiplied(config: Config) -> Map:
+    """Logits times a constant."""
+    return lambda logits: logits * config["logit_scale"]
 
 
 def _falcon_is_parallel(config: Config) -> bool:
@@ -140,7 +147,7 @@ def _bloom_refuses(config: Config) -> str | None:
     return None
 
 
-_GEMMA3 = Family(norm="pre_feedforward_layernorm", branch=_output_norm("post_feedforward_layernorm"), logits=_capped)
+_GEMMA3 = Family(norm="pre_feedforward_layernorm", branch=output_norm("post_feedforward_layernorm"), logits=capped)
 
 FAMILIES: dict[str, Family] = {
     "gpt2": Family(
@@ -208,8 +215,8 @@ FAMILIES: dict[str, Family] = {
         parallel=_always,
         fold=("mlp.fc_in", "mlp.fc_out"),
     ),
-    "granite": Family(branch=_residual_multiplier, logits=_divided),
-    "olmo2": Family(norm=None, branch=_output_norm("post_feedforward_layernorm")),
+    "granite": Family(branch=scaled_residual, logits=divided),
+    "olmo2": Family(norm=None, branch=output_norm("post_feedforward_layernorm")),
     "opt": Family(
         blocks="model.decoder.layers",
         embedding="model.decoder.embed_tokens",

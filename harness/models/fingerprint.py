@@ -6,23 +6,29 @@ Needs no torch, so a run whose records are all there can still say which model t
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from harness.errors import ModelError
-from harness.models.families import FAMILIES, family_of
+from harness.models.families import FAMILIES, Family, family_of
 from harness.models.files import read_folder
 from harness.models.headers import read_gguf, read_safetensors
 from harness.models.hub import snapshot
 from harness.models.remembered import remembered
 from harness.models.sources import ModelSource
+from harness.models.structure import family_of_parts, find_parts
 
 # Keys of config.json that change with the software that wrote it and not with the model.
 _VOLATILE = {"_name_or_path", "transformers_version", "torch_dtype", "dtype"}
-_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+_EXPERTS = (
+    *("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts"),
+    *("moe_num_primary_experts", "n_experts", "num_experts_per_tok", "num_experts_per_token", "moe_topk"),
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,13 @@ class ModelInfo:
     quantization: str | None
     """For instance 'Q4_1, dequantized'; None where the weights are floating point."""
     note: str
+    structure: Mapping[str, Any] | None = None
+    """Where the parts of a model of no known family were found; None where its family is in the table."""
+
+    @property
+    def parts(self) -> Family:
+        """Where the model keeps its parts."""
+        return FAMILIES[self.family] if self.structure is None else family_of_parts(self.structure)
 
     @property
     def fingerprint(self) -> str:
@@ -66,8 +79,9 @@ class ModelInfo:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def as_dict(self) -> dict[str, Any]:
-        """All fields and the fingerprint, ready for JSON."""
-        return asdict(self) | {"fingerprint": self.fingerprint}
+        """All fields and the fingerprint, ready for JSON; `structure` only where there is one."""
+        fields = asdict(self) | {"fingerprint": self.fingerprint}
+        return {name: value for name, value in fields.items() if name != "structure" or value is not None}
 
 
 def model_info(source: ModelSource, cache: Path) -> ModelInfo:
@@ -85,7 +99,8 @@ def model_info(source: ModelSource, cache: Path) -> ModelInfo:
         folder, revision = snapshot(source)
     files = read_folder(folder, source.name, allow_pickle=source.allow_pickle)
     check_config(files.config, source.name)
-    family = family_of(files.config)
+    structure = None if files.config["model_type"] in FAMILIES else _structure(folder, files.config, source.name, cache)
+    family = family_of(files.config) if structure is None else family_of_parts(structure)
     stored = None if files.pickled else read_safetensors(list(files.weights))
     vocabulary = files.config.get("vocab_size")
     if not isinstance(vocabulary, int) or vocabulary < 1:
@@ -107,7 +122,14 @@ def model_info(source: ModelSource, cache: Path) -> ModelInfo:
         stored=stored.dtype if stored else None,
         quantization=None,
         note=source.note,
+        structure=structure,
     )
+
+
+def _structure(folder: Path, config: dict[str, Any], name: str, cache: Path) -> dict[str, Any]:
+    """Where a model of no known family keeps its parts; torch is needed once, until config.json changes."""
+    what = f"structure-{version('transformers')}"
+    return remembered(folder / "config.json", what, cache, lambda _: find_parts(config, name))
 
 
 def _gguf_info(source: ModelSource, cache: Path) -> ModelInfo:
@@ -142,32 +164,42 @@ def _gguf_info(source: ModelSource, cache: Path) -> ModelInfo:
 def check_config(config: dict[str, Any], name: str) -> None:
     """Refuse what cannot be measured, in the words of what it is rather than of what goes wrong later.
 
+    A causal language model of no known family passes: whether its parts can be found is another question.
+
     Raises:
         ModelError: not a causal language model, a mixture of experts, quantized for a special library,
-            in need of remote code, or of a family that is not in the table.
+            in need of remote code, or what its family says it cannot be.
     """
     kind = config.get("model_type")
     architectures = [str(architecture) for architecture in config.get("architectures") or ()]
     called = architectures[0] if architectures else f"model_type {kind!r}"
     if config.get("is_encoder_decoder"):
         raise ModelError(f"{name} ({called}) is an encoder-decoder, not a causal language model")
-    if any(config.get(key) for key in _EXPERTS):
-        raise ModelError(f"{name} ({called}) is a mixture of experts: its layers have no single MLP to replace")
-    if kind in FAMILIES:
-        # A bare GPT2Model has no head of its own, which loading will notice unless the head is tied.
-        headed = [architecture for architecture in architectures if "For" in architecture]
-        if headed and not any(architecture.endswith("ForCausalLM") for architecture in headed):
-            raise ModelError(f"{name} ({called}) is not a causal language model")
-        if config.get("quantization_config"):
-            raise ModelError(f"{name} is quantized for a special library: give its float weights or a .gguf file")
-        return
-    if config.get("auto_map"):
+    experts = next((key for key in _EXPERTS if config.get(key)), None)
+    if experts is not None:
+        raise ModelError(
+            f"{name} ({called}) is a mixture of experts ({experts} is {config[experts]}): its layers have no single "
+            "MLP to replace"
+        )
+    if config.get("auto_map") and kind not in FAMILIES and not _in_transformers(kind):
         raise ModelError(f"{name} ({called}) needs code from its repository, and that is never run")
-    if any(architecture.endswith(("ForCausalLM", "LMHeadModel")) for architecture in architectures):
-        raise ModelError(f"{name} ({called}): family {kind!r} is not known; known are {', '.join(FAMILIES)}")
-    if architectures:
+    # A bare GPT2Model has no head of its own, which loading will notice unless the head is tied.
+    headed = [architecture for architecture in architectures if "For" in architecture or kind not in FAMILIES]
+    if headed and not any(architecture.endswith(("ForCausalLM", "LMHeadModel")) for architecture in headed):
         raise ModelError(f"{name} ({called}) is not a causal language model")
-    raise ModelError(f"{name}: family {kind!r} is not known; known are {', '.join(FAMILIES)}")
+    if config.get("quantization_config"):
+        raise ModelError(f"{name} is quantized for a special library: give its float weights or a .gguf file")
+    if kind in FAMILIES:
+        reason = FAMILIES[kind].refuse(config)
+        if reason is not None:
+            raise ModelError(f"{name} ({called}) cannot be measured: {reason}")
+
+
+def _in_transformers(kind: object) -> bool:
+    """Whether the installed transformers has code of its own for a `model_type`; asked without importing it."""
+    spec = importlib.util.find_spec("transformers")
+    folder = Path(spec.origin or "").parent / "models" if spec else Path()
+    return (folder / str(kind).replace("-", "_") / "__init__.py").is_file()
 
 
 def sha256(file: Path, cache: Path) -> str:

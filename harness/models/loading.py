@@ -13,6 +13,7 @@ from harness.models.anatomy import Anatomy
 from harness.models.fingerprint import ModelInfo
 from harness.models.headers import BUFFER
 from harness.models.hub import snapshot
+from harness.models.proof import prove
 from harness.models.quiet import first_line, quiet_transformers
 from harness.models.sources import ModelSource
 from harness.models.tokenizer import load_tokenizer
@@ -72,7 +73,9 @@ def load(
     except torch.OutOfMemoryError as error:
         raise ModelError(f"{info.name} does not fit into the memory of {place}; add --device cpu") from error
     model.eval().requires_grad_(False)
-    return Subject(info, model, tokenizer, Anatomy.of(model), place, DTYPES[dtype])
+    anatomy = Anatomy.of(model, info.parts)
+    prove(anatomy, info.name, place)
+    return Subject(info, model, tokenizer, anatomy, place, DTYPES[dtype])
 
 
 def choose_device(device: str) -> torch.device:
@@ -107,7 +110,7 @@ def _load_weights(source: ModelSource, info: ModelInfo, dtype: torch.dtype) -> P
     from transformers import AutoModelForCausalLM
 
     place = snapshot(source)[0] if source.kind == "hub" else Path(source.location)
-    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": "sdpa", "output_loading_info": True}
+    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": info.parts.attention, "output_loading_info": True}
     options["ignore_mismatched_sizes"] = True  # then they come back by name, and `_check_outcome` refuses
     if source.kind == "gguf":
         place, options["gguf_file"] = place.parent, place.name

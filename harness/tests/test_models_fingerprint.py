@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from harness.errors import ModelError
+from harness.models.families import FAMILIES
 from harness.models.fingerprint import ModelInfo, check_config, model_info
 from harness.models.sources import resolve_model
+from harness.models.structure import find_parts
 from harness.tests.models_on_disk import edit_config, edit_weights, into_pickle, save_tiny
 
 
@@ -240,7 +242,7 @@ def test_what_is_not_safetensors_is_refused(content: bytes, message: str, folder
         ({"model_type": "t5", "is_encoder_decoder": True}, "is an encoder-decoder"),
         (
             {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "num_local_experts": 8},
-            "(MixtralForCausalLM) is a mixture of experts",
+            "(MixtralForCausalLM) is a mixture of experts (num_local_experts is 8)",
         ),
         (
             {"model_type": "mamba", "architectures": ["MambaForCausalLM"]},
@@ -253,6 +255,34 @@ def test_what_is_not_safetensors_is_refused(content: bytes, message: str, folder
             "needs code from its repository, and that is never run",
         ),
         (
+            {"model_type": "opt", "architectures": ["OPTForCausalLM"], "do_layer_norm_before": False},
+            "(OPTForCausalLM) cannot be measured: its blocks norm after the MLP",
+        ),
+        (
+            {"model_type": "opt", "hidden_size": 1024, "word_embed_proj_dim": 512},
+            "it projects embeddings of width 512 to 1024 and back",
+        ),
+        (
+            {"model_type": "bloom", "slow_but_exact": True, "pretraining_tp": 4},
+            "splits its MLP's second matrix (slow_but_exact)",
+        ),
+        (
+            {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "text_config": {}},
+            "(Gemma3ForConditionalGeneration) is not a causal language model",
+        ),
+        (
+            {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "num_experts": 128},
+            "(Qwen3MoeForCausalLM) is a mixture of experts (num_experts is 128)",
+        ),
+        (
+            {"model_type": "deepseek_v3", "n_routed_experts": 256},
+            "is a mixture of experts (n_routed_experts is 256)",
+        ),
+        (
+            {"model_type": "exaone_moe", "architectures": ["ExaoneMoeForCausalLM"], "num_hidden_layers": 2},
+            "mixture of experts",
+        ),
+        (
             {"model_type": "llama", "quantization_config": {"quant_method": "gptq"}},
             "is quantized for a special",
         ),
@@ -260,9 +290,16 @@ def test_what_is_not_safetensors_is_refused(content: bytes, message: str, folder
 )
 def test_a_model_that_cannot_be_measured_is_refused_for_what_it_is(config: dict, message: str) -> None:
     with pytest.raises(ModelError) as caught:
-        check_config(config, "thing")
+        judge_config(config)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def judge_config(config: dict) -> None:
+    """What becomes of a config before any weight is read."""
+    check_config(config, "thing")
+    if config.get("model_type") not in FAMILIES:
+        find_parts(config, "thing")
 
 
 @pytest.mark.parametrize("architectures", [["GPT2LMHeadModel"], ["GPT2Model"], [], None])
