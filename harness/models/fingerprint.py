@@ -62,7 +62,7 @@ class ModelInfo:
     stored: str | None
     """Type in which most of the weights are stored: F32, F16, BF16, Q4_1, ...; None for a pickle."""
     quantization: str | None
-    """For instance 'Q4_1, dequantized'; None where the weights are floating point."""
+    """For instance 'Q4_1 79 %, Q8_0 21 %, dequantized'; None where all weights are floating point."""
     note: str
     structure: Mapping[str, Any] | None = None
     """Where the parts of a model of no known family were found; None where its family is in the table."""
@@ -96,12 +96,12 @@ def model_info(source: ModelSource, cache: Path) -> ModelInfo:
         return _gguf_info(source, cache)
     folder, revision = Path(source.location), source.revision
     if source.kind == "hub":
-        folder, revision = snapshot(source)
+        folder, revision = snapshot(source, check_config)
     files = read_folder(folder, source.name, allow_pickle=source.allow_pickle)
     check_config(files.config, source.name)
     structure = None if files.config["model_type"] in FAMILIES else _structure(folder, files.config, source.name, cache)
     family = family_of(files.config) if structure is None else family_of_parts(structure)
-    stored = None if files.pickled else read_safetensors(list(files.weights))
+    stored = None if files.pickled else read_safetensors(list(files.weights), files.index)
     vocabulary = files.config.get("vocab_size")
     if not isinstance(vocabulary, int) or vocabulary < 1:
         raise ModelError(f"{source.name}: config.json has vocab_size {vocabulary!r}, not a positive number; repair it")
@@ -136,7 +136,7 @@ def _gguf_info(source: ModelSource, cache: Path) -> ModelInfo:
     file = Path(source.location)
     if not file.is_file():
         raise ModelError(f"{source.name}: no such file")
-    facts = remembered(file, "gguf", cache, lambda file: asdict(read_gguf(file)))
+    facts = remembered(file, "gguf-2", cache, lambda file: asdict(read_gguf(file)))
     config, stored = facts["config"], facts["stored"]
     check_config(config, source.name)
     family = family_of(config)
@@ -156,7 +156,7 @@ def _gguf_info(source: ModelSource, cache: Path) -> ModelInfo:
         config_sha256=digest,
         tokenizer_sha256=digest,
         stored=stored["dtype"],
-        quantization=None if stored["dtype"] in ("F32", "F16", "BF16") else f"{stored['dtype']}, dequantized",
+        quantization=f"{stored['quantized']}, dequantized" if stored["quantized"] else None,
         note=source.note,
     )
 

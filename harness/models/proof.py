@@ -75,7 +75,7 @@ class _Watch:
                 raise self._refuse(layer, f"runs where layer {self.next} should")
             if not args or not isinstance(args[0], Tensor) or args[0].shape != (self.rows, self.T, self.anatomy.width):
                 raise self._refuse(layer, "is not handed the residual stream as its first argument")
-            if self.h is not None and not torch.equal(args[0].to(self.h), self.h):
+            if self.h is not None and not _same(args[0].to(self.h), self.h):
                 raise self._refuse(layer, "is handed something other than the output of the layer before")
             self._arguments(layer, "", (args[1:], kwargs))
             self.seen = {"in": [args[0]], "x": [], "y": [], "new": [], "norm in": [], "norm out": []}
@@ -95,7 +95,7 @@ class _Watch:
             if value.shape[0] != self.rows and not stacked:
                 raise self._refuse(layer, f"takes {key or 'an argument'!r} of shape {tuple(value.shape)}")
             by_row = value.unflatten(0, (self.rows, -1))
-            if not torch.equal(by_row, by_row[:1].expand_as(by_row)):
+            if not _same(by_row, by_row[:1].expand_as(by_row)):
                 raise self._refuse(layer, f"takes {key or 'an argument'!r} that depends on earlier layers")
 
     def _normed(self, _: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
@@ -142,9 +142,9 @@ class _Watch:
         if len(x) != 1 or len(y) != 1:
             raise self._refuse(layer, f"runs its MLP {len(x)} times")
         if self.anatomy.norm_name is not None:
-            if not any(torch.equal(x[0], out) for out in self.seen["norm out"]):
+            if not any(_same(x[0], out) for out in self.seen["norm out"]):
                 raise self._refuse(layer, f"does not feed the output of {self.anatomy.norm_name!r} to its MLP")
-            self.normed_input += torch.equal(self.seen["norm in"][0].view_as(y[0]), self.seen["in"][0])
+            self.normed_input += _same(self.seen["norm in"][0].view_as(y[0]), self.seen["in"][0])
         self.paused = True
         again = self.anatomy.mlp(layer)(x[0].view_as(y[0])[:1])[0].float()
         self.paused = False
@@ -179,3 +179,8 @@ class _Watch:
                 f"{self.name}: its logits are not those of {self.anatomy.family.head!r} after "
                 f"{self.anatomy.family.final_norm!r}, so it cannot be measured; {_HELP}"
             )
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    """Equal to the last bit, nan like nan."""
+    return torch.equal(a, b) or bool(torch.isclose(a, b, rtol=0, atol=0, equal_nan=True).all())

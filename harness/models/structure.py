@@ -111,22 +111,24 @@ class _Refusal:
 
 def _build(config: dict[str, Any], refuse: _Refusal) -> Any:
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, __version__
+    from transformers import AutoModelForCausalLM, __version__
+    from transformers.models.auto import CONFIG_MAPPING
 
     from harness.models.quiet import first_line, quiet_transformers
 
     kind = config.pop("model_type", None)
-    with quiet_transformers(), torch.device("meta"):
-        try:
-            own = AutoConfig.for_model(kind, **config)
-        except ValueError:
-            raise refuse(f"transformers {__version__} has no such model") from None
-        if own.get_text_config() is not own:
-            raise refuse("it has parts for other things than text")
-        try:
+    if kind not in CONFIG_MAPPING:
+        raise refuse(f"transformers {__version__} has no such model")
+    try:
+        with quiet_transformers(), torch.device("meta"):
+            own = CONFIG_MAPPING[kind](**config)
+            if own.get_text_config() is not own:
+                raise refuse("it has parts for other things than text")
             return AutoModelForCausalLM.from_config(own, trust_remote_code=False).eval()
-        except Exception as error:  # whatever a config that does not fit its model can raise
-            raise refuse(f"no causal language model can be built from its config ({first_line(error)})") from error
+    except ModelError:
+        raise
+    except Exception as error:  # whatever a config that does not fit its model can raise
+        raise refuse(f"no causal language model can be built from its config ({first_line(error)})") from error
 
 
 def _mlp(layers: list[nn.Module], refuse: _Refusal) -> str:

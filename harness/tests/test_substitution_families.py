@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from harness.models.anatomy import Anatomy
 from harness.substitution import base_pass, batches, variant_nll
@@ -56,9 +57,13 @@ def substitutes(anatomy: Anatomy, layer: int) -> dict[str, Callable[[Tensor], Te
 @pytest.mark.parametrize("name", MODELS)
 def test_every_variant_agrees_with_a_copied_block(name: str) -> None:
     model = tiny_model(name)
+    agree_with_a_copied_block(model, subject(model))
+
+
+def agree_with_a_copied_block(model: nn.Module, it: Any) -> None:
+    """Every substitute in the first, middle and last layer, on windows of several lengths."""
     windows = ragged_windows(16, 9, 13, 2)
     effect = scale_up(model, windows)
-    it = subject(model)
     # Three windows share a batch and one is alone; chunks of two windows mix variants.
     for index, ids, lengths in batches([window.numpy() for window in windows], tokens=48):
         base = base_pass(it, ids, lengths)

@@ -196,6 +196,7 @@ REWRITTEN: dict[str, Callable[[Any, Substitute], Callable[..., Tensor]]] = {
 
 EDITS: dict[str, tuple[str, str, int]] = {
     "bloom": ("self.mlp(layernorm_output, residual)", "residual + substitute(layernorm_output)", 1),
+    "lfm2": ("self.feed_forward(", "substitute(", 1),
     "opt": (
         """hidden_states = self.fc1(hidden_states)
     hidden_states = self.activation_fn(hidden_states)
@@ -232,7 +233,7 @@ def _model_type(module: ModuleType) -> str:
 @contextmanager
 def rewritten(model: Any, layer: int, substitute: Substitute) -> Iterator[nn.Module]:
     """The model with one block replaced by a copy that computes `substitute(x)` where the MLP was."""
-    blocks = model.get_submodule(Anatomy.of(model).family.blocks)
+    blocks = next(module for module in model.modules() if isinstance(module, nn.ModuleList))
     original = blocks[layer]
     block = copy.deepcopy(original)
     block.forward = REWRITTEN.get(model.config.model_type, _edited_block)(block, substitute)
