@@ -65,6 +65,8 @@ class Settings:
     documents, of which there is no more), `quick` for others."""
     device: str = "auto"
     """`auto` is CUDA where there is one."""
+    device_map: str | None = None
+    """How accelerate is to spread a model over devices, memory and disk; None for one device."""
     dtype: str = "float32"
     memory: float = 4.0
     """GiB that the activations of variants riding together may take."""
@@ -258,6 +260,8 @@ class Run:
                     self.source(model),
                     self.info(model),
                     device=_device(self.settings.device),
+                    device_map=self.settings.device_map,
+                    offload=self.cache / "offload",
                     dtype=self.settings.dtype,
                     allow_pickle=self.settings.allow_pickle,
                 ),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +16,7 @@ from harness.models.anatomy import Anatomy
 from harness.models.fingerprint import ModelInfo
 from harness.models.headers import BUFFER
 from harness.models.hub import snapshot
+from harness.models.memory import require_room
 from harness.models.proof import prove
 from harness.models.quiet import first_line, quiet_transformers
 from harness.models.sources import ModelSource
@@ -27,6 +31,8 @@ DTYPES = {
     "float16": torch.float16,
     "float64": torch.float64,
 }
+DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
+"""How accelerate may spread a model over devices."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,12 @@ class Subject:
     tokenizer: PreTrainedTokenizerBase
     anatomy: Anatomy
     device: torch.device
+    """Where token ids go in; of a model that is spread over several devices, the one that its parts run on first."""
     dtype: torch.dtype
+    device_map: Mapping[str, str] | None = None
+    """Part -> device (parts on `cpu` and `disk` run where the others are), where there was such a map; else None."""
+    offload: tempfile.TemporaryDirectory[str] | None = None
+    """Where parts may lie on disk; it goes with the subject."""
 
 
 def load(
@@ -46,36 +57,60 @@ def load(
     info: ModelInfo,
     *,
     device: str = "cpu",
+    device_map: str | Mapping[str, str] | None = None,
     dtype: str = "float32",
     allow_pickle: bool = False,
+    offload: Path | None = None,
 ) -> Subject:
     """Load the weights that `info` describes; a pickle is opened only with `allow_pickle`.
 
-    Matrix products are set to full float32 (no TF32) for the whole process.
+    With a `device_map` (one of `DEVICE_MAPS`, or part -> device) accelerate spreads the model over devices, memory and,
+    in a folder below `offload`, disk, and `device` has no say. Matrix products are set to full float32 (no TF32) for
+    the whole process.
 
     Raises:
-        ModelError: no such device, or the files do not hold exactly the weights that the config asks for.
+        ModelError: no such device, too little room on it, or the files do not hold exactly the weights that the config
+            asks for, all finite.
     """
     place = choose_device(device)
     if dtype not in DTYPES:
         raise ModelError(f"--dtype {dtype} is not one of {', '.join(DTYPES)}")
+    if isinstance(device_map, str) and device_map not in DEVICE_MAPS:
+        raise ModelError(f"--device-map {device_map} is not one of {', '.join(DEVICE_MAPS)}")
     if info.stored is None and not allow_pickle:
         raise ModelError(f"{info.name} has its weights only as a pickle; add --allow-pickle if you trust it")
     if source.kind == "hub":
         source = replace(source, revision=info.revision)  # a branch may have moved since
     full_float32()
+    if device_map is None:
+        require_room(info, _parameters(source, info), DTYPES[dtype], place)
     tokenizer = load_tokenizer(source)
-    model = _load_weights(source, info, DTYPES[dtype])
-    _check_shape(model, tokenizer, info)
-    model.config.use_cache = False  # every pass is over whole windows
+    options: dict[str, Any] = {}
+    folder = None
+    if device_map is not None:
+        if offload is not None:
+            offload.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(dir=offload, prefix="offload-")
+        options = {"device_map": device_map, "offload_folder": folder.name}
+    elif place.type == "cuda":
+        options = {"device_map": {"": str(place)}}  # straight there, with no copy in the host's memory
     try:
-        model.to(place)  # type: ignore[arg-type]
+        model = _load_weights(source, info, DTYPES[dtype], options)
+        _check_shape(model, tokenizer, info)
+        if device_map is None:
+            model.to(place)  # type: ignore[arg-type]
     except torch.OutOfMemoryError as error:
-        raise ModelError(f"{info.name} does not fit into the memory of {place}; add --device cpu") from error
+        raise ModelError(f"{info.name} does not fit into the memory of {place}; add --device-map auto") from error
+    model.config.use_cache = False  # every pass is over whole windows
     model.eval().requires_grad_(False)
+    _check_finite(model, info)
+    spread = None
+    if device_map is not None:
+        spread = _spread(model)
+        place = _first_device(spread)
     anatomy = Anatomy.of(model, info.parts)
     prove(anatomy, info.name, place)
-    return Subject(info, model, tokenizer, anatomy, place, DTYPES[dtype])
+    return Subject(info, model, tokenizer, anatomy, place, DTYPES[dtype], spread, folder)
 
 
 def choose_device(device: str) -> torch.device:
@@ -106,11 +141,45 @@ def full_float32() -> None:
     torch.backends.cudnn.allow_tf32 = False
 
 
-def _load_weights(source: ModelSource, info: ModelInfo, dtype: torch.dtype) -> PreTrainedModel:
+def _folder(source: ModelSource) -> Path:
+    return snapshot(source)[0] if source.kind == "hub" else Path(source.location)
+
+
+def _parameters(source: ModelSource, info: ModelInfo) -> int:
+    """Weights of the model once it is loaded, tied ones counted once; found without reading any."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    if source.kind == "gguf":
+        assert info.parameters is not None, "a GGUF file says how many weights it has"
+        return info.parameters
+    with quiet_transformers():
+        try:
+            config = AutoConfig.from_pretrained(_folder(source), trust_remote_code=False, local_files_only=True)
+            with torch.device("meta"):
+                model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        except Exception as error:  # transformers has no base class for what a damaged config can raise
+            raise ModelError(f"{info.name} cannot be loaded: {first_line(error)}") from error
+    return model.num_parameters()
+
+
+def _spread(model: PreTrainedModel) -> dict[str, str]:
+    """Part -> device as accelerate has put them; empty where all are in the host's memory and nothing was done."""
+    return {
+        part: str(place) if place == "disk" else str(torch.device(place))
+        for part, place in getattr(model, "hf_device_map", {}).items()
+    }
+
+
+def _first_device(spread: Mapping[str, str]) -> torch.device:
+    """Where the first part runs: what lies in the host's memory or on disk comes to an accelerator if there is one."""
+    return torch.device(next((place for place in spread.values() if place not in ("cpu", "disk")), "cpu"))
+
+
+def _load_weights(source: ModelSource, info: ModelInfo, dtype: torch.dtype, options: dict[str, Any]) -> PreTrainedModel:
     from transformers import AutoModelForCausalLM
 
-    place = snapshot(source)[0] if source.kind == "hub" else Path(source.location)
-    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": info.parts.attention, "output_loading_info": True}
+    place = _folder(source)
+    options = {"dtype": dtype, "attn_implementation": info.parts.attention, "output_loading_info": True, **options}
     options["ignore_mismatched_sizes"] = True  # then they come back by name, and `_check_outcome` refuses
     if source.kind == "gguf":
         place, options["gguf_file"] = place.parent, place.name
@@ -121,6 +190,8 @@ def _load_weights(source: ModelSource, info: ModelInfo, dtype: torch.dtype) -> P
     with quiet_transformers():
         try:
             loaded: Any = AutoModelForCausalLM.from_pretrained(place, **options)
+        except torch.OutOfMemoryError:
+            raise
         except Exception as error:  # transformers has no base class for what a damaged file can raise
             raise ModelError(f"{info.name} cannot be loaded: {first_line(error)}") from error
     model, outcome = loaded
@@ -139,6 +210,14 @@ def _check_outcome(outcome: dict[str, Any], info: ModelInfo) -> None:
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             raise ModelError(f"{info.name}: its weights {problem} {names[0]}{more}; config and weights do not match")
+
+
+def _check_finite(model: PreTrainedModel, info: ModelInfo) -> None:
+    for name, weight in model.named_parameters():
+        if not weight.is_meta and not all(map(math.isfinite, weight.aminmax())):  # on the meta device: still on disk
+            dtype = str(weight.dtype).removeprefix("torch.")
+            hint = "try --dtype float32" if weight.dtype == torch.float16 else "the file is damaged"
+            raise ModelError(f"{info.name}: {name} holds numbers that are not finite in {dtype}; {hint}")
 
 
 def _check_shape(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, info: ModelInfo) -> None:

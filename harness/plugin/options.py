@@ -57,6 +57,12 @@ def add_options(parser: pytest.Parser) -> None:
     )
     option("--device", "auto, cpu, cuda, cuda:N or mps (default: auto, CUDA where there is one)", default="auto")
     option(
+        "--device-map",
+        "spread a model that is too large for one device over all of them, the host's memory and disk, as accelerate "
+        "does: auto, balanced, balanced_low_0 or sequential (default: one device)",
+        choices=["auto", "balanced", "balanced_low_0", "sequential"],
+    )
+    option(
         "--dtype",
         "precision of forward passes (default: float32)",
         default="float32",
@@ -116,6 +122,8 @@ def settings(config: pytest.Config) -> Settings:
     try:
         if get("memory") <= 0:
             raise WanamakerError("--memory must be more than 0 GiB")
+        if get("device_map") and get("device") != "auto":
+            raise WanamakerError("--device and --device-map are two answers to one question: leave one of them out")
         return Settings(
             models=tuple(dict.fromkeys(get("model"))) or (*EMBEDDED_MODELS, *PAPER_MODELS),
             corpora=tuple(dict.fromkeys(get("corpus"))),
@@ -123,6 +131,7 @@ def settings(config: pytest.Config) -> Settings:
             protocol=PROTOCOLS[get("protocol")],
             budget=parse_budget(get("budget")) if get("budget") else None,
             device=get("device"),
+            device_map=get("device_map"),
             dtype=get("dtype"),
             memory=get("memory"),
             evidence=config.rootpath / ".evidence" if get("evidence") is None else Path(get("evidence")),
