@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ _VOCABULARIES = {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.jso
 # In the order in which transformers looks for them.
 _SAFE = ("model.safetensors", "model.safetensors.index.json")
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class ModelFiles:
     """config.json as it stands."""
     weights: tuple[Path, ...]
     """One file, or the shards that an index names."""
+    index: dict[str, str]
+    """Tensor -> the shard that the index says it is in; empty where there is a single file."""
     pickled: bool
     tokenizer: tuple[Path, ...]
 
@@ -49,21 +53,30 @@ def read_folder(folder: Path, name: str, *, allow_pickle: bool = False) -> Model
     """
     if not folder.is_dir():
         raise ModelError(f"{name}: no such folder")
-    config_file = folder / "config.json"
-    if not config_file.is_file():
-        if (folder / "adapter_config.json").is_file():
-            raise ModelError(f"{name} is an adapter, not a model: merge it into its base model and save that")
-        raise ModelError(f"{name} has no config.json, so it is not a model folder (save_pretrained writes one)")
-    config = _read_json(config_file, name)
+    config = read_config(folder, name)
     present = {file.name for file in folder.iterdir()}
     leading = weight_entry(present, name, allow_pickle=allow_pickle)
-    weights = _shards(folder, leading, name) if leading.endswith(".index.json") else (folder / leading,)
+    index = _index(folder, leading, name) if leading.endswith(".index.json") else {}
+    weights = tuple(folder / shard for shard in sorted(set(index.values()))) or (folder / leading,)
     tokenizer = tuple(folder / file for file in TOKENIZER_FILES if file in present)
     if not _VOCABULARIES & present:
         raise ModelError(
             f"{name} has no tokenizer: put tokenizer.json (or vocab.json and merges.txt) beside config.json"
         )
-    return ModelFiles(folder, config, weights, leading in _PICKLED, tokenizer)
+    return ModelFiles(folder, config, weights, index, leading in _PICKLED, tokenizer)
+
+
+def read_config(folder: Path, name: str) -> dict[str, Any]:
+    """config.json as it stands.
+
+    Raises:
+        ModelError: there is none, or it is not a JSON object.
+    """
+    if not (folder / "config.json").is_file():
+        if (folder / "adapter_config.json").is_file():
+            raise ModelError(f"{name} is an adapter, not a model: merge it into its base model and save that")
+        raise ModelError(f"{name} has no config.json, so it is not a model folder (save_pretrained writes one)")
+    return _read_json(folder / "config.json", name)
 
 
 def weight_entry(present: set[str], name: str, *, allow_pickle: bool) -> str:
@@ -76,18 +89,26 @@ def weight_entry(present: set[str], name: str, *, allow_pickle: bool) -> str:
             f"{name} has its weights only as a pickle, which can run code when opened; "
             "add --allow-pickle if you trust where it comes from, or convert it to safetensors"
         )
+    if quantized := sorted(file for file in present if file.endswith(".gguf")):
+        raise ModelError(f"{name} has its weights as GGUF: give the path of that file, {quantized[0]}, as the model")
+    if shards := sorted(file for file in present if _SHARD.fullmatch(file)):
+        raise ModelError(f"{name} has shards ({shards[0]}) but no model.safetensors.index.json; copy that file as well")
     raise ModelError(f"{name} has no weights: neither model.safetensors nor an index of its shards")
 
 
-def _shards(folder: Path, index: str, name: str) -> tuple[Path, ...]:
-    table = _read_json(folder / index, name).get("weight_map")
+def _index(folder: Path, file: str, name: str) -> dict[str, str]:
+    """Tensor -> shard, all of which are there."""
+    table = _read_json(folder / file, name).get("weight_map")
     if not isinstance(table, dict) or not table:
-        raise ModelError(f"{name}: {index} has no weight_map")
+        raise ModelError(f"{name}: {file} has no weight_map")
     shards = sorted({str(shard) for shard in table.values()})
     missing = [shard for shard in shards if not (folder / shard).is_file()]
     if missing:
-        raise ModelError(f"{name}: {len(missing)} of {len(shards)} weight shards are missing, {missing[0]} among them")
-    return tuple(folder / shard for shard in shards)
+        raise ModelError(
+            f"{name}: {len(missing)} of {len(shards)} weight shards are missing, {missing[0]} among them; "
+            "copy or download them"
+        )
+    return {str(tensor): str(shard) for tensor, shard in table.items()}
 
 
 def _read_json(file: Path, name: str) -> dict[str, Any]:

