@@ -9,6 +9,9 @@ output is the last thing to join and nothing else in the block depends on it. So
 block is run again, only the blocks after it, the final norm and the head, with the variants of a layer side
 by side on the batch axis.
 
+A model that is spread over several devices, or partly kept on disk, brings hooks that put what a block or a norm is
+called with where its weights are; here only indices and labels have to follow.
+
 Shapes: B windows of T tokens, V variants, d the width. Windows are padded on the right: attention is causal,
 so padding changes nothing before it and no attention mask is needed.
 """
@@ -166,7 +169,7 @@ def variant_nll(
     branch = anatomy.branch(layer)
     y = branch(seen.y)
     nll = torch.empty(V * B, T - 1, dtype=torch.float32, device=base.ids.device)
-    for rows in torch.arange(V * B, device=base.ids.device).split(max(1, memory_tokens // T)):
+    for rows in torch.arange(V * B, device=seen.h.device).split(max(1, memory_tokens // T)):
         window = rows % B
         out = branch(outputs.reshape(V * B, T, d)[rows].to(seen.h))
         # In this order a variant that gives the MLP's own output leaves h as it was, to the last bit.
@@ -174,6 +177,7 @@ def variant_nll(
         for block, (args, kwargs) in zip(anatomy.blocks[layer + 1 :], base.calls[layer + 1 :], strict=True):
             args, kwargs = _for_rows((args, kwargs), window, B, anatomy.family.stacked)
             hidden = _residual(block(hidden, *args, **kwargs))
+        rows, window = rows.to(nll.device), window.to(nll.device)
         nll[rows] = _nll(subject, hidden, base.ids[window], base.target[window])
     nll = nll.view(V, B, T - 1)
     for v in range(V):
@@ -226,12 +230,12 @@ def _for_rows(value: Any, window: Tensor, B: int, stacked: Collection[str] = ())
     indexed, and one with several, (B · n, ...), under a keyword of `stacked`.
     """
     if isinstance(value, Tensor):
-        return value[window] if B > 1 and value.ndim >= 2 and value.shape[0] == B else value
+        return value[window.to(value.device)] if B > 1 and value.ndim >= 2 and value.shape[0] == B else value
     if isinstance(value, tuple | list):
         return type(value)(_for_rows(item, window, B, stacked) for item in value)
     if isinstance(value, dict):
         return {
-            key: item.unflatten(0, (B, -1))[window].flatten(0, 1)
+            key: item.unflatten(0, (B, -1))[window.to(item.device)].flatten(0, 1)
             if key in stacked and isinstance(item, Tensor)
             else _for_rows(item, window, B, stacked)
             for key, item in value.items()
@@ -242,12 +246,11 @@ def _for_rows(value: Any, window: Tensor, B: int, stacked: Collection[str] = ())
 def _nll(subject: Subject, hidden: Tensor, ids: Tensor, target: Tensor) -> Tensor:
     """−log p of the next token (R, T−1) from the last block's output (R, T, d)."""
     nll = torch.full(target.shape, torch.nan, dtype=torch.float32, device=ids.device)
-    wanted, labels = hidden[:, :-1][target], ids[:, 1:][target]  # (P, d), (P,)
+    wanted, labels = hidden[:, :-1][target.to(hidden.device)], ids[:, 1:][target]  # (P, d), (P,)
     chunk = max(1, LOGITS // subject.model.config.vocab_size)
-    nll[target] = torch.cat(
-        [
-            nn.functional.cross_entropy(subject.anatomy.logits(part), label, reduction="none")
-            for part, label in zip(wanted.split(chunk), labels.split(chunk), strict=True)
-        ]
-    )
+    losses = []
+    for part, label in zip(wanted.split(chunk), labels.split(chunk), strict=True):
+        logits = subject.anatomy.logits(part)
+        losses.append(nn.functional.cross_entropy(logits, label.to(logits.device), reduction="none"))
+    nll[target] = torch.cat(losses).to(nll.device)
     return nll

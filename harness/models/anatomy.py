@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from accelerate.utils import align_module_device
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
@@ -141,7 +142,8 @@ def _identity(y: Tensor) -> Tensor:
 
 def _affine(module: nn.Module) -> tuple[Tensor, Tensor]:
     """(W (out, in), b (out,)) of a linear layer, float64."""
-    weight: Tensor = module.weight.detach()  # type: ignore[operator]
-    W = weight.double().T if isinstance(module, Conv1D) else weight.double()  # Conv1D stores (in, out)
-    bias = module.bias
-    return W, bias.detach().double() if isinstance(bias, Tensor) else torch.zeros_like(W[:, 0])
+    with align_module_device(module):  # weights that are kept in memory or on disk until used have no numbers before
+        weight: Tensor = module.weight.detach()  # type: ignore[operator]
+        W = weight.double().T if isinstance(module, Conv1D) else weight.double()  # Conv1D stores (in, out)
+        bias = module.bias
+        return W, bias.detach().double() if isinstance(bias, Tensor) else torch.zeros_like(W[:, 0])

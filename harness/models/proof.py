@@ -144,7 +144,8 @@ class _Watch:
         if self.anatomy.norm_name is not None:
             if not any(_same(x[0], out) for out in self.seen["norm out"]):
                 raise self._refuse(layer, f"does not feed the output of {self.anatomy.norm_name!r} to its MLP")
-            self.normed_input += _same(self.seen["norm in"][0].view_as(y[0]), self.seen["in"][0])
+            normed = self.seen["norm in"][0].view_as(y[0])
+            self.normed_input += _same(normed, self.seen["in"][0].to(normed.device))
         self.paused = True
         again = self.anatomy.mlp(layer)(x[0].view_as(y[0])[:1])[0].float()
         self.paused = False
