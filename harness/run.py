@@ -244,6 +244,7 @@ class Run:
                 memory=self.settings.memory,
                 progress=self.progress,
                 log=self.log,
+                reference=lambda: self._load(model, "float32"),
             )
         return records
 
@@ -251,22 +252,22 @@ class Run:
         """The loaded model; the one that was loaded before is let go first."""
         if self._subject is None or self._subject[0] != model:
             self.close()
-            from harness.models.loading import load
-
-            self.progress(f"loading {self.info(model).name}", 0, 1)
-            self._subject = (
-                model,
-                load(
-                    self.source(model),
-                    self.info(model),
-                    device=_device(self.settings.device),
-                    device_map=self.settings.device_map,
-                    offload=self.cache / "offload",
-                    dtype=self.settings.dtype,
-                    allow_pickle=self.settings.allow_pickle,
-                ),
-            )
+            self._subject = (model, self._load(model, self.settings.dtype))
         return self._subject[1]
+
+    def _load(self, model: str, dtype: str) -> Subject:
+        from harness.models.loading import load
+
+        self.progress(f"loading {self.info(model).name}", 0, 1)
+        return load(
+            self.source(model),
+            self.info(model),
+            device=_device(self.settings.device),
+            device_map=self.settings.device_map,
+            dtype=dtype,
+            allow_pickle=self.settings.allow_pickle,
+            offload=self.cache / "offload",
+        )
 
     def close(self) -> None:
         """Let the loaded model go."""

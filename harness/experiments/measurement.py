@@ -5,7 +5,7 @@ Nothing here needs torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,28 @@ def from_records(request: Request, records: Mapping[int, Record]) -> dict[str, A
         "seconds": max(records[layer].provenance["seconds"] for layer in layers),
         "device": some.provenance["device"],
         "versions": dict(some.provenance["versions"]),
+        **_drift(request.dtype, [records[layer] for layer in layers]),
+    }
+
+
+def _drift(dtype: str, records: Sequence[Record]) -> dict[str, Any]:
+    """How far a precision below float32 moved losses and costs, or why that is not known; nothing in float32."""
+    why_not = next((r.provenance["drift"] for r in records if "drift" in r.provenance), None)
+    if why_not is not None:
+        return {"drift": {"dtype": dtype, "why_not": why_not}}
+    if not all("drift" in record.arrays for record in records):
+        return {}
+    losses = np.stack([record.arrays["drift"] for record in records])  # (L, precision, mlp)
+    cost, cost32 = np.expm1(losses[:, :, 1] - losses[:, :, 0]).T.tolist()
+    return {
+        "drift": {
+            "dtype": dtype,
+            "tokens": int(records[0].arrays["drift_tokens"]),
+            "loss": float(losses[0, 0, 0]),
+            "loss32": float(losses[0, 1, 0]),
+            "cost": cost,
+            "cost32": cost32,
+        }
     }
 
 

@@ -18,9 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from harness.errors import WanamakerError
 from harness.evidence import Journal, Record, Store, key
 from harness.experiments.fitting import LayerFit, Progress, fit_layers
 from harness.experiments.layout import Layout
+from harness.experiments.precision import LOW, Drift, measure_drift
 from harness.experiments.request import NEAR_LINEARITY, Request, stored
 from harness.models.loading import Subject
 from harness.protocol import FOLDED, LINEAR, LINEAR_FIRST_KEPT, MEAN, ZERO
@@ -39,10 +41,12 @@ def measure(
     memory: float,
     progress: Progress,
     log: Callable[[str], None],
+    reference: Callable[[], Subject] | None = None,
 ) -> dict[int, Record]:
     """Measure those of `layers` that the store lacks, and return the records of all of them.
 
     `subject` loads the model and is called only if something is missing once the lock is held. `memory` is in GiB.
+    `reference` loads it in float32, to be held against a precision below that; where it raises, the records say why.
     Two processes that ask for the same thing do not both measure: the second waits, then finds the records.
 
     Raises
@@ -65,7 +69,7 @@ def measure(
             home = journal_key(request, layers)
             begun = _begun(store.partial(home).cuts(), missing)
             journal = store.partial(home, {"layers": begun})
-            for record in _sweep(request, begun, subject(), journal, cache, memory, progress):
+            for record in _sweep(request, begun, subject(), journal, cache, memory, progress, reference):
                 if record.settings["layer"] in missing:
                     store.put(record)
                     records[record.settings["layer"]] = record
@@ -95,6 +99,7 @@ def _sweep(
     cache: Path,
     memory: float,
     progress: Progress,
+    reference: Callable[[], Subject] | None,
 ) -> list[Record]:
     started = time.time()
     label = f"{request.model.name} on {request.corpus.source.name}"
@@ -128,8 +133,37 @@ def _sweep(
             journal.write(name, arrays)
         chunks.append(arrays)
     told("evaluating", len(layout.test), len(layout.test))
+    drift: Drift | str | None = None
+    if reference is not None and request.dtype in LOW:
+        told("evaluating in float32", 0, 1)
+        drift = _drift(request, fits, layers, layout.test.ids[:step], chunks[0], reference, journal, memory_tokens)
     provenance = _provenance(subject, time.time() - started)
-    return [_record(request, layout, fits[layer], chunks, i, layer, provenance) for i, layer in enumerate(layers)]
+    if isinstance(drift, str):
+        provenance["drift"], drift = drift, None
+    return [
+        _record(request, layout, fits[layer], chunks, i, layer, provenance, drift) for i, layer in enumerate(layers)
+    ]
+
+
+def _drift(
+    request: Request,
+    fits: Mapping[int, LayerFit],
+    layers: Sequence[int],
+    windows: Sequence[np.ndarray],
+    low: Mapping[str, np.ndarray],
+    reference: Callable[[], Subject],
+    journal: Journal,
+    memory_tokens: int,
+) -> Drift | str:
+    """The first chunk (`low`) held against one of the model in float32, or why it could not be."""
+    full = journal.read("float32")
+    if full is None:
+        try:
+            full = _chunk(reference(), fits, layers, (LINEAR,), windows, memory_tokens)
+        except WanamakerError as error:
+            return str(error).partition(";")[0]  # what would help there is no help here
+        journal.write("float32", full)
+    return measure_drift(request.dtype, low, full, request.variants.index(LINEAR))
 
 
 def _chunk(
@@ -207,6 +241,7 @@ def _record(
     row: int,
     layer: int,
     provenance: Mapping[str, Any],
+    drift: Drift | None,
 ) -> Record:
     test, corpus = layout.test, request.corpus
     used = test.documents  # indices into the corpus, ascending
@@ -233,6 +268,7 @@ def _record(
             "windows": np.array([sum(map(len, layout.fit)), len(layout.select), len(test)]),
             "targets": np.bincount(place, weights=targets, minlength=len(used)).astype(np.int64),
             "bos": np.array(layout.leading, dtype=np.int64),
+            **({} if drift is None else drift.arrays(row)),
         },
         axes={
             "nll": ("target",),
@@ -250,6 +286,7 @@ def _record(
             "windows": ("split",),
             "targets": ("document",),
             "bos": ("leading",),
+            **({} if drift is None else {"drift": ("precision", "mlp"), "drift_tokens": ()}),
         },
         coordinates={
             "variant": list(request.variants),
@@ -257,6 +294,7 @@ def _record(
             "position": ["first", "other"],
             "split": ["fit", "select", "test"],
             "document": [corpus.documents[i].id for i in used],
+            **({} if drift is None else {"precision": [drift.dtype, "float32"], "mlp": ["full", LINEAR]}),
         },
         provenance={**provenance, "names": [corpus.documents[i].name for i in used]},
     )

@@ -38,7 +38,7 @@ def _legend(measurements: Sequence[Mapping[str, Any]]) -> str:
 def _measurement(m: Mapping[str, Any], seed: int) -> str:
     t = layer_table(m, seed)
     head = f"### {text(t.model)} on {text(t.corpus)}"
-    return "\n\n".join(filter(None, [head, _sample(m, t), _costs(t), _readings(t), _fits(t), _curve(t)]))
+    return "\n\n".join(filter(None, [head, _sample(m, t), _drift(m, t), _costs(t), _readings(t), _fits(t), _curve(t)]))
 
 
 def _sample(m: Mapping[str, Any], t: LayerTable) -> str:
@@ -52,6 +52,23 @@ def _sample(m: Mapping[str, Any], t: LayerTable) -> str:
         f"windows of at most {plural(windows['context'], 'token')} {start}; {which}. The intact model's "
         f"perplexity is {number(t.perplexity)}. Maps were fitted on {plural(fit['rows'], 'row')}{source}. "
         f"The measurement took {duration(m.get('seconds'))}."
+    )
+
+
+def _drift(m: Mapping[str, Any], t: LayerTable) -> str:
+    """How far a precision below float32 moved the numbers; nothing to say in float32."""
+    drift = m.get("drift")
+    if not drift:
+        return ""
+    dtype = text(drift["dtype"])
+    if drift.get("why_not") is not None:
+        return f"How far {dtype} moves these numbers against float32 was not measured: {text(drift['why_not'])}."
+    cost, cost32 = np.array(drift["cost"]), np.array(drift["cost32"])
+    i = int(np.argmax(np.abs(cost - cost32)))
+    return (
+        f"Computed in {dtype}. On the first {plural(drift['tokens'], 'token')}, in float32 with the same maps, the "
+        f"intact model's loss is {drift['loss32']:.4f} nats against {drift['loss']:.4f} in {dtype}, and the cost that "
+        f"differs most is that of layer {t.layers[i]}: {percent(cost32[i])} % against {percent(cost[i])} %."
     )
 
 

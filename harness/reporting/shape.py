@@ -107,6 +107,17 @@ MEASUREMENT = {
     },
     "records": [str],
     "seconds": Maybe(NUMBER),
+    "drift": Maybe(
+        {
+            "dtype": str,
+            "tokens": Maybe(int),
+            "loss": Maybe(NUMBER),
+            "loss32": Maybe(NUMBER),
+            "cost": Maybe([NUMBER]),
+            "cost32": Maybe([NUMBER]),
+            "why_not": Maybe(str),
+        }
+    ),
 }
 MODEL = {
     "name": str,
@@ -225,6 +236,14 @@ def _lengths(m: dict[str, Any], where: str) -> str | None:
                 return f"{where}.{name} has {len(row)} entries for {D} documents in layer {layer}"
     per_layer = {name: m["fit"].get(name) for name in ("first_norm", "other_norm")}
     per_layer["curve.r2"] = (m["fit"].get("curve") or {}).get("r2")
+    drift = m.get("drift") or {}
+    if drift and drift.get("why_not") is None:
+        for name in ("tokens", "loss", "loss32", "cost", "cost32"):
+            if drift.get(name) is None:
+                return f"{where}.drift.{name} is missing"
+    for name in ("cost", "cost32"):
+        if drift.get(name) is not None and len(drift[name]) != L:
+            return f"{where}.drift.{name} has {len(drift[name])} entries for {L} layers"
     for name, column in per_layer.items():
         if column is not None and len(column) != L:
             return f"{where}.fit.{name} has {len(column)} entries for {L} layers"

@@ -131,6 +131,30 @@ def test_a_claim_tells_all_that_its_verdict_rests_on(rendered: str) -> None:
     assert "+5.0 [2.0, 8.0] points (paired by document, one-sided p < 0.001): **worse, beyond noise**" in body
 
 
+def test_a_low_precision_says_how_far_it_moved_the_numbers() -> None:
+    told = report()
+    told["measurements"][0]["drift"] = {
+        "dtype": "bfloat16",
+        "tokens": 1270,
+        "loss": 3.2041,
+        "loss32": 3.2,
+        "cost": [2.0, 0.04, 0.02, -0.004, 0.025, 0.01],
+        "cost32": [2.0, 0.04, 0.03, -0.004, 0.026, 0.01],
+    }
+    told["measurements"][1]["drift"] = {"dtype": "float16", "why_not": "it needs 9.0 GiB, of which 1.0 GiB are free"}
+    here, there = re.split(r"^### ", section(markdown.render(told), "## Measurements"), flags=re.MULTILINE)[1:]
+    assert (
+        "Computed in bfloat16. On the first 1,270 tokens, in float32 with the same maps, the intact model's loss is "
+        "3.2000 nats against 3.2041 in bfloat16, and the cost that differs most is that of layer 2: 3.00 % against "
+        "2.00 %."
+    ) in here
+    assert (
+        "How far float16 moves these numbers against float32 was not measured: it needs 9.0 GiB, of which 1.0 GiB are "
+        "free."
+    ) in there
+    assert "float32" not in section(markdown.render(report()), "## Measurements")
+
+
 def test_a_generalization_says_what_was_asked_instead() -> None:
     told = report()
     general = "At least 70 % of the layers cost less than 3 %."

@@ -164,6 +164,14 @@ def _set(path: str, value: object):  # type: ignore[no-untyped-def]
             _set("measurements.0.fit.curve.r2", [[0.1]]),
             "measurements[0].fit.curve.r2 has 1 entries for 6 layers",
         ),
+        (_set("measurements.0.drift", {"dtype": "float16"}), "measurements[0].drift.tokens is missing"),
+        (
+            _set(
+                "measurements.0.drift",
+                {"dtype": "float16", "tokens": 9, "loss": 3.0, "loss32": 3.0, "cost": [0.1], "cost32": [0.1] * 6},
+            ),
+            "measurements[0].drift.cost has 1 entries for 6 layers",
+        ),
     ],
 )
 def test_faults_are_named_in_one_line(change, complaint: str) -> None:  # type: ignore[no-untyped-def]
