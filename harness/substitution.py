@@ -164,7 +164,7 @@ def variant_nll(
     positions run through the blocks at once (at least one window is).
     Raises MeasurementError, naming layer and variant, where a loss is not finite.
     """
-    anatomy, seen = subject.anatomy, base.layers[layer]
+    anatomy, family, seen = subject.anatomy, subject.anatomy.family, base.layers[layer]
     V, B, T, d = outputs.shape
     branch = anatomy.branch(layer)
     y = branch(seen.y)
@@ -175,7 +175,7 @@ def variant_nll(
         # In this order a variant that gives the MLP's own output leaves h as it was, to the last bit.
         hidden = seen.h[window] + (out - y[window])
         for block, (args, kwargs) in zip(anatomy.blocks[layer + 1 :], base.calls[layer + 1 :], strict=True):
-            args, kwargs = _for_rows((args, kwargs), window, B, anatomy.family.stacked)
+            args, kwargs = _for_rows((args, kwargs), window, B, family.stacked, family.shared)
             hidden = _residual(block(hidden, *args, **kwargs))
         rows, window = rows.to(nll.device), window.to(nll.device)
         nll[rows] = _nll(subject, hidden, base.ids[window], base.target[window])
@@ -223,23 +223,25 @@ def _residual(out: Any) -> Tensor:
     return out[0] if isinstance(out, tuple) else out
 
 
-def _for_rows(value: Any, window: Tensor, B: int, stacked: Collection[str] = ()) -> Any:
+def _for_rows(value: Any, window: Tensor, B: int, stacked: Collection[str] = (), shared: Collection[str] = ()) -> Any:
     """The arguments of a call on B windows, made to fit a call on `window` (R,) of them.
 
-    Most are shared by all windows (position embeddings, a causal mask); a tensor with an entry for each is
-    indexed, and one with several, (B · n, ...), under a keyword of `stacked`.
+    Most are shared by all windows (position embeddings, a causal mask), those under a keyword of `shared` whatever
+    their shape; a tensor with an entry for each is indexed, and one with several, (B · n, ...), under a keyword of
+    `stacked`.
     """
     if isinstance(value, Tensor):
         return value[window.to(value.device)] if B > 1 and value.ndim >= 2 and value.shape[0] == B else value
     if isinstance(value, tuple | list):
-        return type(value)(_for_rows(item, window, B, stacked) for item in value)
+        return type(value)(_for_rows(item, window, B, stacked, shared) for item in value)
     if isinstance(value, dict):
-        return {
-            key: item.unflatten(0, (B, -1))[window.to(item.device)].flatten(0, 1)
-            if key in stacked and isinstance(item, Tensor)
-            else _for_rows(item, window, B, stacked)
-            for key, item in value.items()
-        }
+        made = {}
+        for key, item in value.items():
+            if key in stacked and isinstance(item, Tensor):
+                made[key] = item.unflatten(0, (B, -1))[window.to(item.device)].flatten(0, 1)
+            else:
+                made[key] = item if key in shared else _for_rows(item, window, B, stacked, shared)
+        return made
     return value
 
 

@@ -51,6 +51,8 @@ class Family:
     """config -> (what the head gives -> logits), where the model scales or caps them."""
     stacked: tuple[str, ...] = ()
     """Keywords under which a block is given a tensor (windows · heads, ...): not one entry a window, but several."""
+    shared: tuple[str, ...] = ()
+    """Keywords under which a block is given a tensor for all windows whose first dimension is not 1 all the same."""
     attention: str = "sdpa"
     """The attention implementation to ask transformers for; `eager` where it has no other."""
     refuse: Callable[[Config], str | None] = lambda config: None
@@ -147,19 +149,34 @@ def _bloom_refuses(config: Config) -> str | None:
     return None
 
 
+_GPT2 = Family(
+    blocks="transformer.h",
+    embedding="transformer.wte",
+    position="transformer.wpe",
+    final_norm="transformer.ln_f",
+    norm="ln_2",
+    depth_key="n_layer",
+    width_key="n_embd",
+    fold=("mlp.c_fc", "mlp.c_proj"),
+)
+_GPTJ = replace(_GPT2, position=None, norm="ln_1", parallel=_always, fold=("mlp.fc_in", "mlp.fc_out"))
+_UNGATED = Family(fold=("mlp.up_proj", "mlp.down_proj"))
 _GEMMA3 = Family(norm="pre_feedforward_layernorm", branch=output_norm("post_feedforward_layernorm"), logits=capped)
+_OLMO2 = Family(norm=None, branch=output_norm("post_feedforward_layernorm"))
+_COHERE = Family(norm="input_layernorm", parallel=_always, logits=multiplied)
+_OPT = Family(
+    blocks="model.decoder.layers",
+    embedding="model.decoder.embed_tokens",
+    position="model.decoder.embed_positions",
+    final_norm="model.decoder.final_layer_norm",
+    mlp=("fc1", "activation_fn", "fc2"),  # no module of the block holds just the MLP
+    norm="final_layer_norm",
+    fold=("fc1", "fc2"),
+    refuse=_opt_refuses,
+)
 
 FAMILIES: dict[str, Family] = {
-    "gpt2": Family(
-        blocks="transformer.h",
-        embedding="transformer.wte",
-        position="transformer.wpe",
-        final_norm="transformer.ln_f",
-        norm="ln_2",
-        depth_key="n_layer",
-        width_key="n_embd",
-        fold=("mlp.c_fc", "mlp.c_proj"),
-    ),
+    "gpt2": _GPT2,
     "gpt_neox": Family(
         blocks="gpt_neox.layers",
         embedding="gpt_neox.embed_in",
@@ -171,6 +188,19 @@ FAMILIES: dict[str, Family] = {
     "mistral": Family(),
     "qwen2": Family(),
     "qwen3": Family(),
+    "apertus": replace(_UNGATED, norm="feedforward_layernorm"),
+    "arcee": _UNGATED,
+    "biogpt": Family(
+        blocks="biogpt.layers",
+        embedding="biogpt.embed_tokens",
+        position="biogpt.embed_positions",
+        final_norm="biogpt.layer_norm",
+        head="output_projection",
+        mlp=_OPT.mlp,
+        norm=_OPT.norm,
+        fold=_OPT.fold,
+    ),
+    "bitnet": Family(),
     "bloom": Family(
         blocks="transformer.h",
         embedding="transformer.word_embeddings",
@@ -184,6 +214,11 @@ FAMILIES: dict[str, Family] = {
         attention="eager",
         refuse=_bloom_refuses,
     ),
+    "codegen": _GPTJ,
+    "cohere": _COHERE,
+    "cohere2": _COHERE,
+    "ernie4_5": Family(),
+    "exaone4": _OLMO2,
     "falcon": Family(
         blocks="transformer.h",
         embedding="transformer.word_embeddings",
@@ -195,38 +230,35 @@ FAMILIES: dict[str, Family] = {
     "gemma": Family(),
     "gemma2": replace(_GEMMA3, attention="eager"),
     "gemma3_text": _GEMMA3,
-    "gpt_neo": Family(
-        blocks="transformer.h",
-        embedding="transformer.wte",
-        position="transformer.wpe",
-        final_norm="transformer.ln_f",
-        norm="ln_2",
-        depth_key="num_layers",
-        attention="eager",
-        fold=("mlp.c_fc", "mlp.c_proj"),
-    ),
-    "gptj": Family(
-        blocks="transformer.h",
-        embedding="transformer.wte",
-        final_norm="transformer.ln_f",
-        norm="ln_1",
-        depth_key="n_layer",
-        width_key="n_embd",
-        parallel=_always,
-        fold=("mlp.fc_in", "mlp.fc_out"),
-    ),
+    "glm": Family(),
+    "glm4": Family(branch=output_norm("post_mlp_layernorm")),
+    "gpt_bigcode": _GPT2,
+    "gpt_neo": replace(_GPT2, depth_key="num_layers", width_key="hidden_size", attention="eager"),
+    "gptj": _GPTJ,
     "granite": Family(branch=scaled_residual, logits=divided),
-    "olmo2": Family(norm=None, branch=output_norm("post_feedforward_layernorm")),
-    "opt": Family(
-        blocks="model.decoder.layers",
-        embedding="model.decoder.embed_tokens",
-        position="model.decoder.embed_positions",
-        final_norm="model.decoder.final_layer_norm",
-        mlp=("fc1", "activation_fn", "fc2"),
-        norm="final_layer_norm",
-        fold=("fc1", "fc2"),
-        refuse=_opt_refuses,
+    "helium": Family(),
+    "hunyuan_v1_dense": Family(),
+    "ministral": Family(),
+    "ministral3": Family(),
+    "mpt": Family(
+        blocks="transformer.blocks",
+        embedding="transformer.wte",
+        final_norm="transformer.norm_f",
+        mlp=("ffn.up_proj", "ffn.act", "ffn.down_proj"),  # `ffn` adds the residual stream, as Bloom's `mlp` does
+        norm="norm_2",
+        depth_key="n_layers",
+        width_key="d_model",
+        fold=("ffn.up_proj", "ffn.down_proj"),
+        shared=("position_bias",),
+        attention="eager",
     ),
+    "nanochat": Family(fold=("mlp.fc1", "mlp.fc2"), logits=capped),
+    "nemotron": _UNGATED,
+    "olmo": Family(),
+    "olmo2": _OLMO2,
+    "olmo3": _OLMO2,
+    "opt": _OPT,
+    "persimmon": Family(final_norm="model.final_layernorm", fold=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h")),
     "phi": Family(
         final_norm="model.final_layernorm",
         norm="input_layernorm",
@@ -234,11 +266,14 @@ FAMILIES: dict[str, Family] = {
         fold=("mlp.fc1", "mlp.fc2"),
     ),
     "phi3": Family(),
+    "seed_oss": Family(),
+    "smollm3": Family(),
     "stablelm": Family(
         norm=lambda config: "input_layernorm" if _stablelm_is_parallel(config) else "post_attention_layernorm",
         parallel=_stablelm_is_parallel,
     ),
     "starcoder2": Family(fold=("mlp.c_fc", "mlp.c_proj")),
+    "vaultgemma": Family(norm="pre_feedforward_layernorm", logits=capped, attention="eager"),
 }
 """model_type, as config.json has it -> Family."""
 

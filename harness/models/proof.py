@@ -91,6 +91,8 @@ class _Watch:
             for item in value:
                 self._arguments(layer, key, item)
         elif isinstance(value, Tensor) and value.ndim >= 2 and value.shape[0] != 1:
+            if key in self.anatomy.family.shared:
+                return
             stacked = key in self.anatomy.family.stacked and value.shape[0] % self.rows == 0
             if value.shape[0] != self.rows and not stacked:
                 raise self._refuse(layer, f"takes {key or 'an argument'!r} of shape {tuple(value.shape)}")

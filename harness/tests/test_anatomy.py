@@ -25,15 +25,19 @@ from harness.tests.tiny_models import (
     tiny_model,
 )
 
-PARALLEL = {"gpt_neox parallel", "falcon 7b", "falcon 40b", "falcon 11b", "gptj", "phi", "stablelm parallel"}
-ADDED_POSITIONS = {"gpt2", "gpt_neo", "opt"}
-NO_NORM = {"olmo2"}
+PARALLEL = {
+    *("gpt_neox parallel", "falcon 7b", "falcon 40b", "falcon 11b", "gptj", "phi", "stablelm parallel"),
+    *("codegen", "cohere", "cohere2"),
+}
+ADDED_POSITIONS = {"gpt2", "gpt_neo", "opt", "biogpt", "gpt_bigcode"}
+NO_NORM = {"olmo2", "olmo3", "exaone4"}
 UNGATED = {
     *("gpt2", "gpt_neox parallel", "gpt_neox sequential", "bloom", "bloom residual normed", "falcon 7b"),
-    *("falcon 40b", "falcon 11b", "falcon rw", "gpt_neo", "gptj", "opt", "phi", "starcoder2"),
+    *("falcon 40b", "falcon 11b", "falcon rw", "gpt_neo", "gptj", "opt", "phi", "starcoder2", "apertus", "arcee"),
+    *("biogpt", "codegen", "gpt_bigcode", "mpt", "nanochat", "nemotron", "persimmon"),
 }
-BRANCHES = {"gemma2", "gemma3", "granite", "olmo2"}
-NO_POSITION_IDS = {"bloom", "bloom residual normed", "gpt_neo"}
+BRANCHES = {"gemma2", "gemma3", "granite", *NO_NORM, "glm4"}
+NO_POSITION_IDS = {"bloom", "bloom residual normed", "gpt_neo", "gpt_bigcode", "mpt"}
 """Whose blocks are not told the positions."""
 
 
@@ -123,7 +127,7 @@ def test_logits_are_the_models_own(name: str) -> None:
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["gemma2", "granite"])
+@pytest.mark.parametrize("name", ["gemma2", "granite", "cohere", "nanochat"])
 def test_logits_that_are_scaled_or_capped_are_not_the_heads(name: str) -> None:
     model = tiny_model(name)
     it, hidden = Anatomy.of(model), 50 * torch.randn(3, WIDTH)
@@ -163,7 +167,7 @@ def without_activation(it: Anatomy, layer: int) -> nn.Module:
     mlp = it.mlp(layer)
     if isinstance(mlp, nn.Sequential):
         return nn.Sequential(mlp[0], mlp[2])
-    activation = next(name for name in ("act", "activation_fn") if hasattr(mlp, name))
+    activation = next(name for name in ("act", "activation_fn", "act_fn") if hasattr(mlp, name))
     setattr(mlp, activation, nn.Identity())
     return mlp
 

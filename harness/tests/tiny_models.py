@@ -60,6 +60,7 @@ _OPT = {
     "num_attention_heads": 4,
     "max_position_embeddings": POSITIONS,
 }
+_SLIDING = ["sliding_attention", "full_attention"] * 2 + ["full_attention"]
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("gpt2", {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": 4, "n_positions": POSITIONS}),
@@ -109,6 +110,37 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "stablelm parallel": ("stablelm", {**_LLAMA, "use_parallel_residual": True}),
     "stablelm sequential": ("stablelm", {**_LLAMA, "use_parallel_residual": False, "qk_layernorm": True}),
     "starcoder2": ("starcoder2", {**_LLAMA, "sliding_window": 5}),
+    "apertus": ("apertus", _LLAMA),
+    "arcee": ("arcee", _LLAMA),
+    "biogpt": ("biogpt", {**_LLAMA, "pad_token_id": 0}),
+    "bitnet": ("bitnet", _LLAMA),
+    "codegen": (
+        "codegen",
+        {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": 4, "rotary_dim": 4, "n_positions": POSITIONS},
+    ),
+    "cohere": ("cohere", {**_LLAMA, "logit_scale": 0.5, "use_qk_norm": True, "pad_token_id": 0}),
+    "cohere2": ("cohere2", {**_LLAMA, "logit_scale": 0.5, "sliding_window": 5, "pad_token_id": 0}),
+    "ernie4_5": ("ernie4_5", {**_LLAMA, "head_dim": 8, "use_bias": True}),
+    "exaone4": ("exaone4", {**_LLAMA, "sliding_window": 5, "sliding_window_pattern": 2}),
+    "glm": ("glm", {**_LLAMA, "head_dim": 8, "pad_token_id": 0}),
+    "glm4": ("glm4", {**_LLAMA, "head_dim": 8, "pad_token_id": 0}),
+    "gpt_bigcode": (
+        "gpt_bigcode",
+        {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": 4, "n_positions": POSITIONS, "multi_query": True},
+    ),
+    "helium": ("helium", {**_LLAMA, "head_dim": 6, "pad_token_id": 0}),
+    "hunyuan": ("hunyuan_v1_dense", {**_LLAMA, "head_dim": 8, "pad_token_id": 0}),
+    "ministral": ("ministral", {**_LLAMA, "head_dim": 8, "layer_types": _SLIDING, "sliding_window": 5}),
+    "ministral3": ("ministral3", {**_LLAMA, "head_dim": 8}),
+    "mpt": ("mpt", {"d_model": WIDTH, "n_layers": LAYERS, "n_heads": 4, "max_seq_len": POSITIONS}),
+    "nanochat": ("nanochat", {**_LLAMA, "final_logit_softcapping": 8.0}),
+    "nemotron": ("nemotron", {**_LLAMA, "head_dim": 8, "mlp_bias": True}),
+    "olmo": ("olmo", {**_LLAMA, "clip_qkv": 3.0, "pad_token_id": 0}),
+    "olmo3": ("olmo3", {**_LLAMA, "layer_types": _SLIDING, "sliding_window": 5}),
+    "persimmon": ("persimmon", {**_NEOX, "partial_rotary_factor": 2 / 3}),
+    "seed_oss": ("seed_oss", {**_LLAMA, "head_dim": 8, "mlp_bias": True}),
+    "smollm3": ("smollm3", {**_LLAMA, "no_rope_layer_interval": 2, "pad_token_id": 0}),
+    "vaultgemma": ("vaultgemma", {**_LLAMA, **_GEMMA, "final_logit_softcapping": 8.0, "pad_token_id": 0}),
 }
 """Name -> (model_type, settings of its config)."""
 
@@ -195,16 +227,25 @@ REWRITTEN: dict[str, Callable[[Any, Substitute], Callable[..., Tensor]]] = {
 """model_type -> the forward of a block, written out around a substitute for its MLP."""
 
 EDITS: dict[str, tuple[str, str, int]] = {
+    "biogpt": (
+        """self.fc1(hidden_states)
+    hidden_states = self.activation_fn(hidden_states)
+    hidden_states = nn.functional.dropout(hidden_states, p=self.activation_dropout, training=self.training)
+    hidden_states = self.fc2(hidden_states)
+""",
+        "substitute(hidden_states)\n",
+        1,
+    ),
     "bloom": ("self.mlp(layernorm_output, residual)", "residual + substitute(layernorm_output)", 1),
     "lfm2": ("self.feed_forward(", "substitute(", 1),
+    "mpt": ("self.ffn(layernorm_output, residual)", "residual + substitute(layernorm_output)", 1),
     "opt": (
-        """hidden_states = self.fc1(hidden_states)
+        """self.fc1(hidden_states)
     hidden_states = self.activation_fn(hidden_states)
 
     hidden_states = self.fc2(hidden_states)
 """,
-        """hidden_states = substitute(hidden_states.view(hidden_states_shape)).view(residual.shape)
-""",
+        "substitute(hidden_states.view(hidden_states_shape)).view(residual.shape)\n",
         1,
     ),
     "stablelm": ("self.mlp(", "substitute(", 2),  # one for each kind of block
