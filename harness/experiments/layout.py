@@ -49,8 +49,19 @@ class Layout:
             if not windows.targets:
                 corpus = request.corpus.source.name
                 raise CorpusError(f"corpus {corpus}: its {name} split has no text of two tokens; give a longer text")
+        _all_embedded(request, (*fit, select, test))
         rows = rows_available(fit, request.budget.fit, request.protocol)
         return cls(tokenized, fit, select, test, rows, (tokenized.bos or ()) if request.protocol.bos else ())
+
+
+def _all_embedded(request: Request, splits: Sequence[Windows]) -> None:
+    """Raise CorpusError for a token without a row in the embedding: some tokenizers have tokens that came in later."""
+    highest = max(int(ids.max()) for windows in splits for ids in windows.ids)
+    if highest >= request.model.vocabulary:
+        raise CorpusError(
+            f"corpus {request.corpus.source.name}: its text has token {highest}, which {request.model.name} has no "
+            f"embedding for ({request.model.vocabulary} rows); take that special token out of the text"
+        )
 
 
 def _by_document(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import ModelError
+from harness.models.agreement import check_embedding, check_tokenizer
 from harness.models.families import FAMILIES, Family, family_of
 from harness.models.files import read_folder
 from harness.models.headers import read_gguf, read_safetensors
@@ -99,12 +100,15 @@ def model_info(source: ModelSource, cache: Path) -> ModelInfo:
         folder, revision = snapshot(source, check_config)
     files = read_folder(folder, source.name, allow_pickle=source.allow_pickle)
     check_config(files.config, source.name)
-    structure = None if files.config["model_type"] in FAMILIES else _structure(folder, files.config, source.name, cache)
-    family = family_of(files.config) if structure is None else family_of_parts(structure)
     stored = None if files.pickled else read_safetensors(list(files.weights), files.index)
     vocabulary = files.config.get("vocab_size")
     if not isinstance(vocabulary, int) or vocabulary < 1:
         raise ModelError(f"{source.name}: config.json has vocab_size {vocabulary!r}, not a positive number; repair it")
+    check_tokenizer(files, vocabulary, source.name)
+    structure = None if files.config["model_type"] in FAMILIES else _structure(folder, files.config, source.name, cache)
+    family = family_of(files.config) if structure is None else family_of_parts(structure)
+    if stored is not None:
+        check_embedding(files, family, vocabulary, source.name)
     return ModelInfo(
         name=source.name,
         kind=source.kind,

@@ -7,7 +7,7 @@ import math
 import re
 import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,10 +44,10 @@ def read_safetensors(files: list[Path], index: Mapping[str, str] | None = None) 
     weights: Counter[str] = Counter()
     found: dict[str, str] = {}
     for file in files:
-        for name, dtype, count in _safetensors_header(file):
+        for name, dtype, shape in _safetensors_header(file):
             found[name] = file.name
             if not BUFFER.search(name):
-                weights[dtype] += count
+                weights[dtype] += math.prod(shape)
     if not weights:
         raise ModelError(f"{files[0].name} holds no tensors")
     if astray := [(name, shard) for name, shard in (index or {}).items() if found.get(name) != shard]:
@@ -60,8 +60,13 @@ def read_safetensors(files: list[Path], index: Mapping[str, str] | None = None) 
     return Stored(weights.total(), weights.most_common(1)[0][0])
 
 
-def _safetensors_header(file: Path) -> list[tuple[str, str, int]]:
-    """Name, storage type and number of elements of each tensor.
+def safetensors_shapes(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
+    """Tensor -> shape, from the headers. Raises ModelError as `read_safetensors` does."""
+    return {name: shape for file in files for name, _, shape in _safetensors_header(file)}
+
+
+def _safetensors_header(file: Path) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Name, storage type and shape of each tensor.
 
     A file is 8 bytes of length, that much JSON, then the data without gaps.
     """
@@ -79,7 +84,7 @@ def _safetensors_header(file: Path) -> list[tuple[str, str, int]]:
     try:
         header = json.loads(raw)
         entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
-        tensors = [(name, str(entry["dtype"]), math.prod(entry["shape"])) for name, entry in entries.items()]
+        tensors = [(name, str(entry["dtype"]), tuple(map(int, entry["shape"]))) for name, entry in entries.items()]
         end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
     except (ValueError, AttributeError, TypeError, LookupError) as error:
         raise ModelError(f"{file.name} is not a safetensors file: its header cannot be read") from error

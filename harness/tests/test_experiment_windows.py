@@ -136,3 +136,12 @@ def test_a_budget_chooses_its_variants(plain: Toy, tmp_path: Path) -> None:
     np.testing.assert_allclose(sweep.cost.values, whole.cost.values, atol=1e-6)
     with pytest.raises(NotApplicable, match="variant 'folded' was not measured"):
         sweep.variant(FOLDED)
+
+
+def test_a_token_that_came_in_after_the_embedding_is_refused(plain: Toy) -> None:
+    """Some tokenizers have a special token that the model has no row for, and some texts spell it out."""
+    rows = plain.request.model.vocabulary
+    cut = replace(plain.request, model=replace(plain.request.model, vocabulary=rows - 1))
+    with pytest.raises(CorpusError, match=rf"its text has token {rows - 1}, which model has no embedding for "):
+        Layout.of(cut, plain.subject, plain.folder / "cache")
+    assert Layout.of(plain.request, plain.subject, plain.folder / "cache").rows
