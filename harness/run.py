@@ -229,6 +229,14 @@ class Run:
             self._sweeps[key] = Sweep(measurement, request.model.as_dict(), seed=self.settings.seed)
         return self._sweeps[key]
 
+    def require(self, model: str) -> None:
+        """Load a model of which something is still to be measured. Raises WanamakerError where that cannot be."""
+        layers = self.layers(model)
+        for source in self.corpora(model):
+            if len(stored(self.store, self.request(model, source), layers)) < len(layers):
+                self.subject(model)
+                return
+
     def _records(self, model: str, request: Request, layers: Sequence[int]) -> dict[int, Record]:
         records = stored(self.store, request, layers)
         if len(records) < len(layers):

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from harness.errors import WanamakerError
+from harness.errors import ModelError, WanamakerError
 from harness.plugin import items as claims
 from harness.plugin import options
 from harness.plugin.dry_run import describe
@@ -175,11 +175,29 @@ class WanamakerPlugin:
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """With ``--dry-run``, say what would be measured and stop."""
         if not self.config.getoption("dry_run"):
+            self._require_only_model()
             return None
         models = list(dict.fromkeys(model for item in self.claims for model in claims.models_of(item)))
         for line in describe(self.run, models):
             self.config.get_terminal_writer().line(line)
         return True
+
+    def _require_only_model(self) -> None:
+        """Raise pytest.UsageError where the one model that was named cannot be loaded: one line, and no report.
+
+        Of several models the others can still be judged, so there it is an error of each of its claims.
+        """
+        models = {model for item in self.claims for model in claims.models_of(item)}
+        if not self.explicit or len(models) != 1 or hasattr(self.config, "workerinput"):
+            return
+        try:
+            self.run.require(models.pop())
+        except ModelError as error:
+            raise pytest.UsageError(str(error)) from None
+        except WanamakerError:
+            return  # told by the claims, of which some may rest on other corpora
+        finally:
+            self.progress.clear()
 
     # ---- running
 

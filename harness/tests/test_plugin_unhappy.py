@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ModelError
+from harness.models.fingerprint import ModelInfo, model_info
 from harness.models.sources import ModelSource
 from harness.tests.models_on_disk import byte_tokenizer, edit_config, into_pickle
 from harness.tests.plugin_projects import Project, told, write_corpus
@@ -71,7 +72,7 @@ MODELS: dict[Callable[[Project], str], str] = {
     encoder: "bert (BertForMaskedLM) is not a causal language model",
     truncated: "model.safetensors is truncated: * bytes where its header says *; copy or download it again",
     pickled: "old*--allow-pickle*",
-    unknown_family: "strange (StrangeForCausalLM): family 'strange' is not known; known are *",
+    unknown_family: "strange: transformers * has no such model, and family 'strange' is not known; known are *",
     misspelt: "--model embeded-gpt2: no such folder, *; did you mean embedded-gpt2[?]",
 }
 
@@ -163,26 +164,51 @@ def test_a_pickle_is_opened_when_that_is_allowed(project: Project) -> None:
     project.run("--model", pickled(project), "--allow-pickle").assert_outcomes(passed=3, failed=1, skipped=2)
 
 
-def test_weights_that_do_not_fit_their_config_are_an_error_of_each_claim(project: Project) -> None:
+def misfit(project: Project) -> Path:
+    """A model whose weights have another shape than its config says, which only loading shows."""
     folder = project.model(name="odd")
     edit_config(folder, n_inner=48)
-    project.run("--model", folder).assert_outcomes(errors=6)
+    return folder
+
+
+MISFIT = "odd: its weights have not the shape that the config asks for in transformer.h.0.mlp.c_*"
+
+
+def test_weights_that_do_not_fit_their_config(project: Project, unharmed: Callable[[], None]) -> None:
+    one_line(project.run("--model", misfit(project)), MISFIT)
+    unharmed()
+
+
+def test_of_two_models_the_other_is_judged(project: Project) -> None:
+    result = project.run("--model", misfit(project), "--model", project.model())
+    result.assert_outcomes(errors=6, passed=3, failed=1, skipped=2)
     (message,) = {error["message"] for error in project.report()["errors"]}
-    assert message.startswith("odd: its weights have not the shape that the config asks for in ")
+    pytest.LineMatcher([message]).fnmatch_lines([MISFIT])
+
+
+def test_a_model_that_is_measured_need_not_load(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.run()
+    monkeypatch.setattr("harness.models.loading.load", lambda *_, **__: pytest.fail("loaded"))
+    project.run("--report", "again").assert_outcomes(passed=3, failed=1, skipped=2)
 
 
 def test_a_hub_model_that_cannot_be_had_is_asked_for_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def gone(source: ModelSource, cache: Path) -> None:
+    def gone(source: ModelSource, cache: Path) -> ModelInfo:
+        if source.kind != "hub":
+            return model_info(source, cache)
         asked.append(source.name)
         raise ModelError(f"{source.name}: no such model on the hub")
 
     monkeypatch.setattr("harness.run.model_info", gone)
-    result = project.run("--model", "owner/name")
-    result.assert_outcomes(errors=6)
-    assert told(result, "ERRORS") == ["owner/name: no such model on the hub"] * 6
+    one_line(project.run("--model", "owner/name"), "owner/name: no such model on the hub")
     assert asked == ["owner/name"]
+    assert not (project.path / "out").exists()
+    result = project.run("--model", "owner/name", "--model", project.model())
+    result.assert_outcomes(errors=6, passed=3, failed=1, skipped=2)
+    assert told(result, "ERRORS") == ["owner/name: no such model on the hub"] * 6
+    assert asked == ["owner/name"] * 2
 
 
 def test_a_context_longer_than_the_model_is_an_error(project: Project) -> None:
@@ -236,9 +262,13 @@ def test_a_store_that_cannot_be_written_is_an_error(project: Project) -> None:
 def test_a_device_that_is_not_here_is_an_error(project: Project) -> None:
     arguments = [argument if argument != "cpu" else "tpu" for argument in project.arguments()]
     result = project.pytester.runpytest_inprocess(*arguments)
-    result.assert_outcomes(errors=6)
-    (message,) = {error["message"] for error in project.report()["errors"]}
-    assert message == "--device tpu is not auto, cpu, cuda, cuda:N or mps"
+    one_line(result, "--device tpu is not auto, cpu, cuda, cuda:N or mps")
+    assert not (project.path / "out").exists()
+
+
+def test_a_device_and_a_map_are_not_both_to_be_had(project: Project) -> None:
+    message = "--device and --device-map are two answers to one question: leave one of them out"
+    one_line(project.run("--device-map", "auto"), message)
 
 
 def test_the_same_model_under_another_name_is_not_measured_again(project: Project) -> None:
