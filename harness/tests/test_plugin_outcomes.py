@@ -113,19 +113,17 @@ def test_every_corpus_is_judged_and_the_first_decides(project: Project) -> None:
 
 
 def break_weights(project: Project, tensor: str, name: str) -> str:
-    """A copy of the model with a NaN in one of its tensors."""
-    import torch
+    """A copy of the model in which one tensor is as large as float32 goes, so that products with it overflow."""
     from safetensors.torch import load_file
 
     folder = project.model(name=name)
-    broken = load_file(folder / "model.safetensors")[tensor].clone()
-    broken.view(-1)[0] = torch.nan
-    edit_weights(folder, add={tensor: broken})
+    weight = load_file(folder / "model.safetensors")[tensor]
+    edit_weights(folder, add={tensor: 3e38 * weight.sign()})
     return str(folder)
 
 
 def test_a_loss_that_is_not_finite_is_an_error(project: Project) -> None:
-    result = project.run("--model", break_weights(project, "transformer.ln_f.weight", "nan"))
+    result = project.run("--model", break_weights(project, "transformer.ln_f.weight", "huge"))
     result.assert_outcomes(errors=6)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert told(result, "ERRORS") == ["the unchanged model's loss is not finite; try --dtype float32"] * 6
@@ -152,22 +150,22 @@ def test_a_loss_that_overflows_under_one_variant_names_layer_and_variant(project
 
 
 def test_an_mlp_whose_output_is_not_finite_names_the_layer(project: Project) -> None:
-    project.run("--model", break_weights(project, "transformer.h.1.mlp.c_fc.weight", "nan"), "-k", "cheap")
+    project.run("--model", break_weights(project, "transformer.h.1.mlp.c_fc.weight", "huge"), "-k", "cheap")
     (error,) = project.report()["errors"]
     told = "layer 1: MLP inputs or outputs are not finite, so no linear map fits; try --dtype float32"
-    assert error == {"item": "test_layer_1_is_cheap[nan]", "message": told}
+    assert error == {"item": "test_layer_1_is_cheap[huge]", "message": told}
 
 
 def test_what_broke_is_in_the_report_beside_what_did_not(project: Project) -> None:
-    good, bad = project.model(), break_weights(project, "transformer.ln_f.weight", "nan")
+    good, bad = project.model(), break_weights(project, "transformer.ln_f.weight", "huge")
     result = project.run("--model", good, "--model", bad)
     result.assert_outcomes(passed=3, failed=1, skipped=2, errors=6)
     report = project.report()
-    assert {row["verdict"] for row in report["claims"] if row["models"] == ["nan"]} == {"error"}
+    assert {row["verdict"] for row in report["claims"] if row["models"] == ["huge"]} == {"error"}
     assert {row["verdict"] for row in report["claims"] if row["models"] == ["trained"]} >= {"SUPPORTED", "REFUTED"}
     assert [m["model"] for m in report["measurements"]] == ["trained"]
     assert len(report["errors"]) == 6
-    assert "test_layer_1_is_cheap[nan]" in {error["item"] for error in report["errors"]}
+    assert "test_layer_1_is_cheap[huge]" in {error["item"] for error in report["errors"]}
     assert (project.path / "out" / "report.md").read_text(encoding="utf-8").count("not finite")
 
 
@@ -182,13 +180,13 @@ def test_a_broken_measurement_is_tried_once(project: Project, monkeypatch: pytes
         return load(source, info, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(harness.models.loading, "load", counted)
-    project.run("--model", break_weights(project, "transformer.ln_f.weight", "nan")).assert_outcomes(errors=6)
+    project.run("--model", break_weights(project, "transformer.ln_f.weight", "huge")).assert_outcomes(errors=6)
     assert len(loaded) == 1
 
 
 def test_a_comparison_with_a_broken_model_is_an_error(project: Project) -> None:
     project.claims(COMPARISON, "pair")
-    bad = break_weights(project, "transformer.ln_f.weight", "nan")
+    bad = break_weights(project, "transformer.ln_f.weight", "huge")
     project.run("--model", project.model(), "--model", bad).assert_outcomes(errors=1)
     assert project.verdicts() == {"pair": "error"}
 
