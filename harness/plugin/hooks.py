@@ -175,7 +175,8 @@ class WanamakerPlugin:
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """With ``--dry-run``, say what would be measured and stop."""
         if not self.config.getoption("dry_run"):
-            self._require_only_model()
+            if not self.config.option.collectonly:
+                self._require_only_model()
             return None
         models = list(dict.fromkeys(model for item in self.claims for model in claims.models_of(item)))
         for line in describe(self.run, models):
