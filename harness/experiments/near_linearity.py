@@ -308,9 +308,12 @@ def _bytes_per_position(request: Request) -> float:
 def _provenance(subject: Subject, seconds: float) -> dict[str, Any]:
     import transformers
 
+    device = torch.cuda.get_device_name() if subject.device.type == "cuda" else subject.device.type
+    if subject.device_map:
+        device += f", model spread over {' and '.join(sorted(set(subject.device_map.values())))}"
     return {
         "seconds": round(seconds, 3),
-        "device": torch.cuda.get_device_name() if subject.device.type == "cuda" else subject.device.type,
+        "device": device,
         "threads": torch.get_num_threads(),
         "versions": {
             "python": platform.python_version(),

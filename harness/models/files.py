@@ -93,7 +93,9 @@ def weight_entry(present: set[str], name: str, *, allow_pickle: bool) -> str:
         raise ModelError(f"{name} has its weights as GGUF: give the path of that file, {quantized[0]}, as the model")
     if shards := sorted(file for file in present if _SHARD.fullmatch(file)):
         raise ModelError(f"{name} has shards ({shards[0]}) but no model.safetensors.index.json; copy that file as well")
-    raise ModelError(f"{name} has no weights: neither model.safetensors nor an index of its shards")
+    raise ModelError(
+        f"{name} has no weights, neither model.safetensors nor an index of its shards: copy them beside config.json"
+    )
 
 
 def _index(folder: Path, file: str, name: str) -> dict[str, str]:
@@ -115,7 +117,7 @@ def _read_json(file: Path, name: str) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ModelError(f"{name}: {file.name} cannot be read as JSON") from error
+        raise ModelError(f"{name}: {file.name} cannot be read as JSON; copy it again") from error
     if not isinstance(content, dict):
         raise ModelError(f"{name}: {file.name} holds no JSON object")
     return content

@@ -12,7 +12,9 @@ from harness.models.fingerprint import model_info
 from harness.models.loading import Subject, load
 from harness.models.sources import resolve_model
 from harness.substitution import base_pass, variant_nll
+from harness.tests.experiment_example import Toy, toy
 from harness.tests.models_on_disk import save_tiny
+from harness.tests.plugin_projects import Project
 
 BLOCKS = {"gpt2": "transformer.h", "llama": "model.layers"}
 
@@ -73,3 +75,27 @@ def test_an_unknown_map_is_refused(tmp_path: Path) -> None:
     save_tiny(tmp_path / "tiny")
     with pytest.raises(ModelError, match="--device-map all is not one of auto, balanced, balanced_low_0, sequential"):
         subject_of(tmp_path / "tiny", device_map="all")
+
+
+def test_a_measurement_on_a_spread_model_is_the_same_and_says_so(tmp_path: Path) -> None:
+    whole = toy(tmp_path)
+    spread = load(
+        resolve_model(str(tmp_path / "model")),
+        whole.request.model,
+        device_map=maps(whole.subject)["mixed"],
+        offload=tmp_path / "offload",
+    )
+    there = Toy(whole.request, spread, tmp_path / "there").measure()
+    here = whole.measure()
+    assert there == here
+    assert {record.provenance["device"] for record in there.values()} == {"cpu, model spread over cpu and disk"}
+    assert {record.provenance["device"] for record in here.values()} == {"cpu"}
+
+
+def test_a_run_with_a_map(project: Project) -> None:
+    arguments = project.arguments()
+    place = arguments.index("--device")
+    arguments[place : place + 2] = ["--device-map", "auto"]
+    project.pytester.runpytest_inprocess(*arguments).assert_outcomes(passed=3, failed=1, skipped=2)
+    assert project.report()["run"]["device"] == "cpu"
+    assert not list((project.path / ".evidence" / "cache" / "offload").iterdir())
