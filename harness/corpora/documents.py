@@ -7,7 +7,7 @@ module, a file of a folder, or, where a corpus is one long text, a block of it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,8 @@ class DocumentSet:
     """In the order of their ids, so that nothing depends on the order in which they were read; lines, which are
     split by their numbers, in reading order."""
     unit: str
-    """What a document is: `article`, `passage`, `module`, `file`, `block` or `line`."""
+    """What a document is: `article`, `passage` (a record), `module`, `file`, `paragraph`, `block` or `line`; `document`
+    where a folder has several of these."""
     fingerprint: str
     """SHA-256 (64 hex digits) of the unit and of every document's id and part."""
     note: str
@@ -64,10 +65,12 @@ class DocumentSet:
         return len(self.documents)
 
 
-def document_set(source: CorpusSource, documents: Iterable[Document], unit: str, note: str = "") -> DocumentSet:
+def document_set(
+    source: CorpusSource, documents: Iterable[Document], unit: str, note: str = "", more: Sequence[str] = ()
+) -> DocumentSet:
     """Order the documents by id, keep each text once, and check that there are enough for four splits.
 
-    Of documents with the same text the first by part and name stays (so that a text in `test` and in
+    The set's note is `note`, or else how many documents there are, and what `more` there is to say. Of documents with the same text the first by part and name stays (so that a text in `test` and in
     `train` is not trained on), and the note says how many went. Raises CorpusError when fewer than
     MINIMUM_DOCUMENTS are left.
     """
@@ -81,20 +84,22 @@ def document_set(source: CorpusSource, documents: Iterable[Document], unit: str,
         else:
             kept[document.id] = document
     if len(kept) < MINIMUM_DOCUMENTS:
-        what = _plural(len(kept), unit)
-        left_out = f" (after leaving out {_plural(repeated, 'repeated text')})" if repeated else ""
+        what = plural(len(kept), unit)
+        left_out = f" (after leaving out {plural(repeated, 'repeated text')})" if repeated else ""
         raise CorpusError(
             f"corpus {source.name}: {source.label} holds {what}{left_out}, too few for four splits "
             f"(at least {MINIMUM_DOCUMENTS}): give a longer text or more documents"
         )
-    notes = [note or _plural(len(kept), unit)]
-    notes += [f"{_plural(repeated, 'repeated text')} left out"] if repeated else []
-    notes += [f"{_plural(empty, 'empty document')} left out"] if empty else []
+    notes = [note or plural(len(kept), unit)]
+    notes += [f"{plural(repeated, 'repeated text')} left out"] if repeated else []
+    notes += [f"{plural(empty, 'empty document')} left out"] if empty else []
+    notes += more
     digest = hashlib.sha256(f"{unit}\n".encode())
     for document in kept.values():
         digest.update(f"{document.id} {document.part}\n".encode())
     return DocumentSet(source, tuple(kept.values()), unit, digest.hexdigest(), "; ".join(notes))
 
 
-def _plural(n: int, word: str) -> str:
+def plural(n: int, word: str) -> str:
+    """`3 files`."""
     return f"{n:,} {word}{'' if n == 1 else 's'}"

@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +38,8 @@ def load_lines(source: CorpusSource, cache: Path, *, stop: int, at_least: int) -
     """
     if source == HUB_CORPORA["wikitext"]:
         source = replace(source, parts=("train",))
-    lines = list(itertools.islice(_lines(source, cache, stop), stop))
+    source, read = _lines(source, cache, stop)
+    lines = list(itertools.islice(read, stop))
     if len(lines) < at_least:
         raise CorpusError(
             f"corpus {source.name}: {source.label} has {len(lines):,} lines, and a protocol that splits by their "
@@ -49,9 +49,9 @@ def load_lines(source: CorpusSource, cache: Path, *, stop: int, at_least: int) -
     digest = hashlib.sha256(f"{UNIT}\n".encode())
     for document in documents:
         digest.update(f"{document.id}\n".encode())
-    note = f"the first {len(documents):,} lines in reading order" + (
-        f", part {source.parts[0]}" if source.parts else ""
-    )
+    note = f"the first {len(documents):,} lines in reading order"
+    if source.kind == "hub":
+        note += f", {hub.described(source, source.parts[:1])}"
     return DocumentSet(source, documents, UNIT, digest.hexdigest(), note)
 
 
@@ -61,34 +61,29 @@ def _document(number: int, line: str) -> Document:
     return Document(hashlib.sha256(f"{number}\n{line}".encode()).hexdigest()[:16], f"line {number + 1}", line)
 
 
-def _lines(source: CorpusSource, cache: Path, stop: int) -> Iterable[str]:
-    if source.kind == "hub":
-        return _rows(source, cache, stop)
+def _lines(source: CorpusSource, cache: Path, stop: int) -> tuple[CorpusSource, Iterable[str]]:
+    """The source with everything settled, and its lines or rows; of a hub dataset those of the first part."""
     if source.kind == "documentation":
-        return _split(text for _, text in documentation.package_documents(source.location, Path(cache)))
-    records = Path(source.location).suffix.lower() in loading.JSONL_SUFFIXES
-    if source.kind == "file" and not records:
-        path = Path(source.location)
-        return _split([cutting.decode(loading._bytes(source, path), f"corpus {source.name}: {path.name}")])
-    documents, _, _ = loading._READERS[source.kind](source)[1]()
-    texts = (document.text for document in documents)
-    return texts if records else _split(texts)
-
-
-def _split(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        yield from re.findall(r"[^\n]*\n|[^\n]+", text)
+        texts = documentation.package_documents(source.location, Path(cache))
+        return source, itertools.chain.from_iterable(cutting.split_lines(text) for _, text in texts)
+    reading = loading.read(source, cache)
+    if source.kind == "hub":
+        rows = _rows(reading.source, cache, stop)
+        loading.keep_settled(source, reading, cache)
+        return reading.source, rows
+    return source, itertools.chain.from_iterable(text.lines() for text in reading.texts())
 
 
 def _rows(source: CorpusSource, cache: Path, stop: int) -> list[str]:
-    """The first rows of a part of a hub dataset, kept in the cache under its pinned commit."""
-    part = source.parts[0]
-    described = [LINES_VERSION, source.location, source.config, source.revision or "", part, stop]
-    path = Path(cache) / "documents" / f"lines-{storage.sha256(json.dumps(described).encode())[:32]}.json"
+    """The first rows of the first part of a hub dataset, kept in the cache under its commit."""
+    source = replace(source, parts=source.parts[:1], rows=min(stop, source.rows or stop))
+    described = [LINES_VERSION, source.location, source.config, source.revision, *source.parts, source.column]
+    key = storage.sha256(json.dumps([*described, source.rows]).encode())
+    path = Path(cache) / "documents" / f"lines-{key[:32]}.json"
     payload = storage.read_checked(path)
     if payload is not None:
         kept: list[str] = json.loads(payload)
         return kept
-    rows = hub.read_rows(replace(source, parts=(part,)))[part][:stop]
+    rows = hub.read_rows(source)[source.parts[0]][: source.rows]
     storage.write_checked(path, json.dumps(rows, ensure_ascii=False).encode("utf-8"))
     return rows

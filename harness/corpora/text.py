@@ -1,13 +1,15 @@
-"""From text to (name, text) pairs: WikiText articles, JSONL lines, blocks of one long text."""
+"""From bytes to text, and from text to (name, text) pairs: WikiText articles, paragraphs, blocks of one long text."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby, pairwise
 
+from harness.corpora.files import WIDE_MARKS, is_binary
 from harness.errors import CorpusError
+
+GZIP_MARK = b"\x1f\x8b"
 
 Named = list[tuple[str, str]]
 
@@ -20,21 +22,43 @@ _TITLE = re.compile(r" ?= (?![=\s])(.*[^=\s]) = ?")
 
 
 def decode(data: bytes, label: str) -> str:
+    """`utf8`, of a file that must hold something: CorpusError where it is empty or blank."""
+    text = utf8(data, label)
+    if not text.strip(" \t\n"):
+        raise CorpusError(f"{label}: the file is empty")
+    return text
+
+
+def utf8(data: bytes, label: str) -> str:
     """UTF-8 as text with line feeds for line ends and no byte order mark.
 
-    Raises CorpusError for an empty file, and for one that is not UTF-8, with the first byte that shows it.
+    Raises CorpusError for anything else, with what it looks like, or with the first byte that shows it.
     """
+    if encoding := next((name for mark, name in WIDE_MARKS.items() if data.startswith(mark)), None):
+        raise CorpusError(
+            f"{label}: {encoding} by its byte order mark, not UTF-8: convert it with iconv -f {encoding} -t UTF-8"
+        )
+    if data.startswith(GZIP_MARK):
+        raise CorpusError(f"{label}: compressed by gzip: give it a name that ends with .gz, or unpack it")
+    if is_binary(data):
+        raise CorpusError(
+            f"{label}: not a text file, byte {data.index(0):,} is null: give a text file, or convert one in another "
+            "encoding to UTF-8 with iconv"
+        )
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise CorpusError(
-            f"{label}: not UTF-8 at byte {error.start:,} (line {line:,}): convert it, "
-            "for instance with iconv -f LATIN1 -t UTF-8"
+            f"{label}: not UTF-8 at byte {error.start:,} (line {line:,}): convert it, for instance with "
+            f"iconv -f LATIN1 -t UTF-8; the byte there is 0x{data[error.start]:02X}"
         ) from error
-    if not text.strip("\ufeff \t\r\n"):
-        raise CorpusError(f"{label}: the file is empty")
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def split_lines(text: str) -> Iterator[str]:
+    """The lines of a text, each with its line feed; no other character ends one."""
+    return (match[0] for match in re.finditer(r"[^\n]*\n|[^\n]+", text))
 
 
 def cut_articles(lines: Iterable[str]) -> Named:
@@ -47,11 +71,15 @@ def cut_articles(lines: Iterable[str]) -> Named:
     it ends, and the line after it begins, in the middle of a sentence. Blank lines are dropped, so that all
     copies of the corpus give the same text.
     """
-    spread = [line.rstrip("\r\n") for line in lines]
+    rest = iter(lines)
+    head: list[str] = []
+    while not (head and head[-1].strip()) and (line := next(rest, None)) is not None:
+        head.append(line)
+    if not head or not _TITLE.fullmatch(head[-1].rstrip("\r\n")):
+        return []  # before every line of a long text is held apart
+    spread = [line.rstrip("\r\n") for line in chain(head, rest)]
     full = [i for i, line in enumerate(spread) if line.strip()]  # where the lines that are not blank stand
     text = [spread[i] for i in full]
-    if not text or not _TITLE.fullmatch(text[0]):
-        return []
     apart = [True, *(b - a > 1 for a, b in pairwise(full)), True]  # a blank line before line k (or an end)
     set_off = apart[1] and not all(apart)
     articles: list[tuple[str, list[str]]] = []
@@ -78,26 +106,11 @@ def _begins_open(line: str) -> bool:
     return first.isdigit() or first.islower()
 
 
-def parse_jsonl(text: str, label: str) -> Named:
-    """The `text` of each line, as (`line N`, text); blank lines are skipped. CorpusError names the line."""
-    documents: Named = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-        except ValueError as error:
-            raise CorpusError(f"{label}: line {number:,} is not JSON ({error}): write one object a line") from error
-        if not isinstance(entry, dict) or not isinstance(entry.get("text"), str):
-            raise CorpusError(f'{label}: line {number:,} has no "text" of type string: write {{"text": "…"}} a line')
-        try:
-            entry["text"].encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise CorpusError(
-                f"{label}: line {number:,} holds half of a surrogate pair: correct the escape sequence"
-            ) from error
-        documents.append((f"line {number}", entry["text"].replace("\r\n", "\n").replace("\r", "\n")))
-    return documents
+def cut_paragraphs(lines: Iterable[str]) -> Named:
+    """What stands between blank lines, as (`paragraph N`, text)."""
+    bare = (line.rstrip("\r\n") for line in lines)
+    runs = (list(run) for full, run in groupby(bare, key=lambda line: bool(line.strip())) if full)
+    return [(f"paragraph {number}", "\n".join(run)) for number, run in enumerate(runs, start=1)]
 
 
 def cut_blocks(text: str) -> Named:

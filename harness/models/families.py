@@ -238,6 +238,7 @@ FAMILIES: dict[str, Family] = {
     "granite": Family(branch=scaled_residual, logits=divided),
     "helium": Family(),
     "hunyuan_v1_dense": Family(),
+    "jais2": _UNGATED,
     "ministral": Family(),
     "ministral3": Family(),
     "mpt": Family(

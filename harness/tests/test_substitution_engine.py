@@ -252,6 +252,17 @@ def test_arguments_with_an_entry_for_each_window() -> None:
     assert kwargs["flag"] is True
 
 
+@pytest.mark.parametrize("B", [1, 3])
+def test_arguments_that_a_family_has_to_name(B: int) -> None:
+    """Bloom stacks a bias for each head under the windows; MPT shares one whose heads could be taken for windows."""
+    heads = 2
+    alibi, bias = torch.randn(B * heads, 1, 4), torch.randn(B, 1, 4)
+    window = torch.arange(4) % B
+    _, kwargs = _for_rows(((), {"alibi": alibi, "bias": bias}), window, B, stacked=("alibi",), shared=("bias",))
+    torch.testing.assert_close(kwargs["alibi"].view(4, heads, 1, 4), alibi.view(B, heads, 1, 4)[window])
+    assert kwargs["bias"] is bias
+
+
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=20), st.integers(1, 100))
 def test_batches_hold_every_window_once(lengths: list[int], tokens: int) -> None:
     windows = [np.arange(1, n + 1, dtype=np.int32) for n in lengths]

@@ -130,6 +130,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "helium": ("helium", {**_LLAMA, "head_dim": 6, "pad_token_id": 0}),
     "hunyuan": ("hunyuan_v1_dense", {**_LLAMA, "head_dim": 8, "pad_token_id": 0}),
+    "jais2": ("jais2", {**_LLAMA}),
     "ministral": ("ministral", {**_LLAMA, "head_dim": 8, "layer_types": _SLIDING, "sliding_window": 5}),
     "ministral3": ("ministral3", {**_LLAMA, "head_dim": 8}),
     "mpt": ("mpt", {"d_model": WIDTH, "n_layers": LAYERS, "n_heads": 4, "max_seq_len": POSITIONS}),
