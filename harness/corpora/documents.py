@@ -70,9 +70,9 @@ def document_set(
 ) -> DocumentSet:
     """Order the documents by id, keep each text once, and check that there are enough for four splits.
 
-    The set's note is `note`, or else how many documents there are, and what `more` there is to say. Of documents with the same text the first by part and name stays (so that a text in `test` and in
-    `train` is not trained on), and the note says how many went. Raises CorpusError when fewer than
-    MINIMUM_DOCUMENTS are left.
+    The set's note is `note`, or else how many documents there are, and what `more` there is to say. Of documents with
+    the same text the first by part and name stays (so that a text in `test` and in `train` is not trained on), and the
+    note says how many went. Raises CorpusError when fewer than MINIMUM_DOCUMENTS are left.
     """
     kept: dict[str, Document] = {}
     empty = repeated = 0

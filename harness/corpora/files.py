@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from harness.corpora.sources import CorpusSource
 from harness.errors import CorpusError
@@ -146,7 +146,7 @@ def _lines(file: BinaryIO, rows: int) -> bytes:
 def _opened(path: Path, label: str, remedy: str) -> Iterator[BinaryIO]:
     try:
         with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb") as file:
-            yield file
+            yield cast("BinaryIO", file)  # a GzipFile reads as one
     except EOFError as error:
         raise CorpusError(f"{label}: the gzip file is cut off before its end: copy or download it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:

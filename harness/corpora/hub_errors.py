@@ -38,8 +38,8 @@ def explained(source: CorpusSource, error: Exception, *, answers: bool) -> Corpu
         )
     if "scripts are no longer supported" in words:
         return CorpusError(
-            f"{head} is made by a script, and code from a hub is never run: its data files, where the hub has converted "
-            "them, are at revision=refs/convert/parquet; else download it and give --corpus "
+            f"{head} is made by a script, and code from a hub is never run: its data files, where the hub has "
+            "converted them, are at revision=refs/convert/parquet; else download it and give --corpus "
             f"{source.name}=FILE"
         )
     if isinstance(error, ValueError) and re.search("config", words, re.IGNORECASE):

@@ -123,7 +123,7 @@ def resolve_corpus(text: str) -> CorpusSource:
 
 
 def with_training(source: CorpusSource) -> CorpusSource:
-    """The source with its training part as well (`--budget full`), where it is one of ours that has one, read as usual."""
+    """The source with its training part (`--budget full`), where it is one of ours that has one, read as usual."""
     parts = next((p for name, p in TRAINING_PARTS.items() if replace(source, name=name) == HUB_CORPORA[name]), None)
     return replace(source, parts=parts) if parts else source
 

@@ -145,7 +145,7 @@ NAMED: dict[Callable[[Path], object], str] = {
     shards_without_index: f"bad has shards (model-00001-of-*.safetensors) but no {INDEX}; copy that file as well",
     cut_weights: "model.safetensors is truncated: * bytes where its header says *; copy or download it again",
     cut_header: "model.safetensors is truncated within its header: 200 bytes; copy or download it again",
-    no_weights: "bad has no weights, neither model.safetensors nor an index of its shards: copy them beside config.json",
+    no_weights: "bad has no weights, neither model.safetensors nor an index of its shards: copy them beside *",
     config_of_no_json: "bad: config.json cannot be read as JSON; copy it again",
     no_config: "bad has no config.json, so it is not a model folder (save_pretrained writes one)",
     adapter: "bad is an adapter, not a model: merge it into its base model and save that",
