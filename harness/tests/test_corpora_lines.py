@@ -113,7 +113,7 @@ def test_ranges_end_where_the_corpus_does() -> None:
 
 @pytest.fixture(scope="module")
 def it(tmp_path_factory: pytest.TempPathFactory) -> Toy:
-    return toy("gpt2", tmp_path_factory.mktemp("toy"))
+    return toy(tmp_path_factory.mktemp("toy"))
 
 
 def test_windows_of_lines_have_nothing_in_front(it: Toy, tmp_path: Path) -> None:

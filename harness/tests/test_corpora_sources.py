@@ -76,7 +76,8 @@ def test_a_home_folder_is_found(wiki_file: Path, monkeypatch):
     [
         ("wikipedia", "unknown corpus; known by name are wikitext, lambada, scipy, sklearn, numpy, torch"),
         ("wiki.txt", "write --corpus wiki.txt=FILE"),
-        ("./wiki.txt", "is no name for a corpus; write --corpus NAME=FILE"),
+        ("./wiki.txt", "--corpus ./wiki.txt: no such file or folder"),
+        ("my corpus=wiki.txt", "'my corpus' is no name for a corpus; write --corpus NAME=FILE"),
         ("=wiki.txt", "is no name for a corpus"),
         ("wikitext=", "no file is given; write --corpus wikitext=FILE"),
         ("wikitext=not/there.txt", "--corpus wikitext=not/there.txt: no such file or folder"),
@@ -135,10 +136,13 @@ def test_a_folder_gives_its_text_files(cache: Path, tmp_path: Path):
     for n in range(9):
         (folder / "deep" / f"{n}.MD").write_text(f"text {n}", encoding="utf-8")
     (folder / "deep" / ".hidden" / "x.txt").write_text("hidden", encoding="utf-8")
-    (folder / "picture.png").write_bytes(b"\xff")
+    (folder / "picture.png").write_bytes(b"\x89PNG\0")
+    (folder / "deep" / "outside.txt").symlink_to(tmp_path / "elsewhere.txt")
+    (tmp_path / "elsewhere.txt").write_text("not in the folder", encoding="utf-8")
     documents = load_documents(resolve_corpus(f"mine={folder}"), cache)
     assert sorted(document.name for document in documents.documents) == [f"deep/{n}.MD" for n in range(9)]
-    assert documents.unit == "file"
+    left_out = "1 binary file left out (picture.png); 1 link out of the folder left out"
+    assert (documents.unit, documents.note) == ("file", f"9 files; {left_out}")
 
 
 def test_documentation_gives_modules(cache: Path, monkeypatch):
@@ -227,9 +231,17 @@ def test_files_that_are_no_corpus(name: str, data: bytes, complaint: str, cache:
 
 
 def test_a_folder_without_text(cache: Path, tmp_path: Path):
-    (tmp_path / "pictures").mkdir()
-    (tmp_path / "pictures" / "a.png").write_bytes(b"")
-    assert "the folder pictures holds no text file (.txt" in refusal(f"mine={tmp_path / 'pictures'}", cache)
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    assert "the folder pictures holds no text file (it is empty): give a" in refusal(f"mine={folder}", cache)
+    (folder / ".hidden").write_text("text", encoding="utf-8")
+    assert "holds no text file (nothing but hidden files)" in refusal(f"mine={folder}", cache)
+    (folder / "a.png").write_bytes(b"\x89PNG\0")
+    assert "holds no text file (1 binary file left out (a.png)): " in refusal(f"mine={folder}", cache)
+    (folder / "a.md").write_text("text", encoding="utf-8")
+    (folder / "b.MD").write_text("text", encoding="utf-8")
+    complaint = "holds no text file that ends with .txt or .py (3 of other suffixes)"
+    assert complaint in refusal(f"mine={folder}?suffix=txt,.PY", cache)
 
 
 def test_a_folder_with_a_file_that_is_not_utf8(cache: Path, tmp_path: Path):
@@ -263,6 +275,7 @@ def test_training_is_a_part_of_its_own(cache: Path, monkeypatch):
 
     parts = {"train": rows("trains"), "validation": rows("judges"), "test": rows("friends")}
     monkeypatch.setattr(hub, "read_rows", lambda source: {part: parts[part] for part in source.parts})
+    monkeypatch.setattr(hub, "TRAINING_ROWS", len(parts["train"]))
     source = with_training(resolve_corpus("wikitext"))
     documents = load_documents(source, cache)
     count = {part: sum(d.part == part for d in documents.documents) for part in parts}

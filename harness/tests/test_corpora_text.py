@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.corpora.text import cut_articles, cut_blocks, decode, parse_jsonl
+from harness.corpora.records import parse_jsonl
+from harness.corpora.text import cut_articles, cut_blocks, decode
 from harness.errors import CorpusError
 from harness.tests.corpora_example import SHARED, TITLES, set_off, wikitext_lines
 
