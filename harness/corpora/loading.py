@@ -193,7 +193,8 @@ def _cut(text: Text, source: CorpusSource) -> tuple[Named, str]:
     if text.whole is None and cut != "file":
         return text.records, "passage"
     if cut == "record":
-        return [(f"line {n}", line) for n, line in enumerate(text.lines(), start=1) if line.strip()], "line"
+        lines = (line.rstrip("\n") for line in text.lines())
+        return [(f"line {n}", line) for n, line in enumerate(lines, start=1) if line.strip()], "line"
     if cut == "file" or source.kind == "folder":
         return [("", "\n".join(text.lines()) if text.whole is None else text.whole)], "file"
     return cutting.cut_blocks(text.whole or ""), "block"
