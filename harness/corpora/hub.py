@@ -16,7 +16,7 @@ from typing import Any
 from harness.corpora import files
 from harness.corpora.hub_errors import explained
 from harness.corpora.records import listed, text_of, usual_column
-from harness.corpora.sources import HUB_CORPORA, CorpusSource
+from harness.corpora.sources import CorpusSource
 from harness.errors import CorpusError
 
 #: Of a training part only the first rows are streamed: 18,000 rows of WikiText-103 are some 280 articles
@@ -25,8 +25,6 @@ TRAINING_ROWS = 18_000
 
 #: Seconds that the hub may take to answer at all.
 PATIENCE = 10
-
-_PINNED = {(source.location, source.revision) for source in HUB_CORPORA.values()}
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -66,14 +64,6 @@ def read_rows(source: CorpusSource) -> dict[str, list[str]]:
 def stops_at(source: CorpusSource, part: str) -> int | None:
     """After how many rows the reading of a part stops; None where all are read."""
     return source.rows or (TRAINING_ROWS if part.startswith("train") else None)
-
-
-def described(source: CorpusSource, parts: Sequence[str]) -> str:
-    """Which parts these are: `part test at commit …`; no commit where the corpus's name alone says which it is."""
-    words = f"part{'s' * (len(parts) > 1)} {', '.join(parts)}"
-    if source.revision and (source.location, source.revision) not in _PINNED:
-        words += f" at commit {source.revision}"
-    return words + (f", column {source.column}" if source.column not in ("", "text") else "")
 
 
 def _commit(source: CorpusSource) -> str | None:

@@ -50,8 +50,6 @@ def load_lines(source: CorpusSource, cache: Path, *, stop: int, at_least: int) -
     for document in documents:
         digest.update(f"{document.id}\n".encode())
     note = f"the first {len(documents):,} lines in reading order"
-    if source.kind == "hub":
-        note += f", {hub.described(source, source.parts[:1])}"
     return DocumentSet(source, documents, UNIT, digest.hexdigest(), note)
 
 
@@ -66,6 +64,7 @@ def _lines(source: CorpusSource, cache: Path, stop: int) -> tuple[CorpusSource, 
     if source.kind == "documentation":
         texts = documentation.package_documents(source.location, Path(cache))
         return source, itertools.chain.from_iterable(cutting.split_lines(text) for _, text in texts)
+    source = replace(source, parts=source.parts[:1])
     reading = loading.read(source, cache)
     if source.kind == "hub":
         rows = _rows(reading.source, cache, stop)
@@ -76,7 +75,7 @@ def _lines(source: CorpusSource, cache: Path, stop: int) -> tuple[CorpusSource, 
 
 def _rows(source: CorpusSource, cache: Path, stop: int) -> list[str]:
     """The first rows of the first part of a hub dataset, kept in the cache under its commit."""
-    source = replace(source, parts=source.parts[:1], rows=min(stop, source.rows or stop))
+    source = replace(source, rows=min(stop, source.rows or stop))
     described = [LINES_VERSION, source.location, source.config, source.revision, *source.parts, source.column]
     key = storage.sha256(json.dumps([*described, source.rows]).encode())
     path = Path(cache) / "documents" / f"lines-{key[:32]}.json"

@@ -147,7 +147,7 @@ def _hub(source: CorpusSource) -> Reading:
         return [Text(part, None, named[part], hub.stops_at(source, part) == len(named[part])) for part in named]
 
     identity = (source.location, source.config, source.revision or "", source.column, source.rows, source.parts)
-    return Reading(source, identity, texts, (hub.described(source, source.parts),))
+    return Reading(source, identity, texts)
 
 
 def _documents(reading: Reading) -> tuple[list[Document], str, str, list[str]]:

@@ -6,7 +6,7 @@ import os.path
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from urllib.parse import quote
 
 from harness.corpora.queries import REVISION, parse_query
 from harness.errors import CorpusError
@@ -44,21 +44,19 @@ class CorpusSource:
         on_disk = self.kind in ("file", "folder")
         return Path(os.path.abspath(self.location)).name if on_disk else self.location
 
-    def as_dict(self) -> dict[str, Any]:
-        """For a report's provenance; holds no path."""
-        described = {
-            "name": self.name,
-            "kind": self.kind,
-            "location": self.label,
-            "revision": self.revision,
+    @property
+    def address(self) -> str:
+        """What `--corpus` is told to read this text again: `owner/name@commit?config=en`. Of a path, its last name."""
+        values: dict[str, object] = {
             "config": self.config,
-            "parts": list(self.parts),
+            "split": ",".join(self.parts),
             "column": self.column,
             "rows": self.rows,
             "cut": self.cut,
-            "suffix": list(self.suffix),
+            "suffix": ",".join(suffix.removeprefix(".") for suffix in self.suffix),
         }
-        return {key: value for key, value in described.items() if value}
+        query = "&".join(f"{key}={quote(str(value), safe=',/')}" for key, value in values.items() if value)
+        return self.label + (f"@{self.revision}" if self.revision else "") + (f"?{query}" if query else "")
 
 
 #: Hub datasets at fixed commits, so that the same name is the same text next year. The test part of

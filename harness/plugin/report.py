@@ -268,10 +268,11 @@ class ReportFile:
 
     def _corpus(self, source: Any) -> dict[str, Any]:
         documents = self.run.documents(source)
+        read = documents.source  # with the commit, part and column that `source` may leave open
         return {
             "name": source.name,
             "kind": source.kind,
-            "origin": f"{source.label} {_version(source.location)}" if source.kind == "documentation" else source.label,
+            "origin": f"{read.label} {_version(read.location)}" if read.kind == "documentation" else read.address,
             "fingerprint": documents.fingerprint,
             "documents": len(documents),
             "splits": {name: len(members) for name, members in self.run.splits(documents).items()},

@@ -238,7 +238,7 @@ def test_what_is_left_open_is_settled_once(published: CorpusSource, cache: Path,
     cold = load_documents(published, cache)
     assert (cold.source.parts, cold.source.column) == (("validation",), "text")  # held out, where there is such a part
     assert texts(cold) == [f"validation: {poem}" for poem in POEMS]
-    assert cold.note == "12 passages; part validation"
+    assert cold.note == "12 passages"
     monkeypatch.setattr(hub, "settle", lambda source: pytest.fail("asked again"))
     monkeypatch.setattr(hub, "read_rows", lambda source: pytest.fail("read again"))
     assert load_documents(published, cache) == cold
@@ -249,7 +249,7 @@ def test_rows_are_streamed_no_further_than_asked(published: CorpusSource, cache:
     monkeypatch.setattr(hub, "text_of", lambda value: decoded.append(value) or value)
     found = load_documents(replace(published, parts=("train",), rows=9), cache)
     assert (len(decoded), len(found)) == (9, 9)
-    assert found.note == "9 passages; part train; the first 9 rows of train"
+    assert found.note == "9 passages; the first 9 rows of train"
 
 
 def test_parts_of_a_dataset_stay_apart(published: CorpusSource, cache: Path) -> None:
@@ -268,8 +268,8 @@ def test_a_branch_is_held_at_its_commit(published: CorpusSource, cache: Path, mo
     monkeypatch.setattr(hub, "read_rows", lambda source: rows)
     source = CorpusSource("mine", "hub", "owner/name")
     cold = load_documents(source, cache)
-    assert cold.source.as_dict()["revision"] == commit
-    assert cold.note == f"12 passages; part test at commit {commit}, column body"
+    assert cold.source.address.endswith(f"@{commit}?split=test&column=body")
+    assert cold.note == "12 passages"
     monkeypatch.setattr(hub, "settle", lambda source: pytest.fail("asked again"))
     assert load_documents(source, cache) == cold
     assert loading.read(source, cache).source.revision == commit

@@ -74,7 +74,7 @@ def test_of_wikitext_the_training_part_is_read_once(tmp_path: Path, monkeypatch:
         found = load_lines(HUB_CORPORA["wikitext"], tmp_path, stop=40, at_least=30)
         assert len(found) == 40
         assert found.documents[7].text == " line 7 of train \n"
-        assert found.note == "the first 40 lines in reading order, part train"
+        assert found.note == "the first 40 lines in reading order"
     validation = replace(HUB_CORPORA["wikitext"], parts=("validation",))
     assert load_lines(validation, tmp_path, stop=40, at_least=30).documents[0].text == " line 0 of validation \n"
     assert [source.parts for source in asked] == [("train",), ("validation",)]

@@ -62,8 +62,29 @@ def test_names_are_resolved_without_reading_anything(monkeypatch):
 def test_a_file_goes_by_its_name_in_reports(wiki_file: Path):
     source = resolve_corpus(f"mine={wiki_file}")
     assert (source.name, source.kind, source.label) == ("mine", "file", "wiki.txt")
-    assert source.as_dict() == {"name": "mine", "kind": "file", "location": "wiki.txt"}
+    assert source.address == "wiki.txt"
     assert resolve_corpus(f"mine={wiki_file.parent}").kind == "folder"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "owner/name",
+        f"owner/name@{'0a' * 20}?config=en&split=train,test&column=a%26b&rows=9&cut=blank",
+        "owner/name@v1.0?split=test",
+        "owner/name?column=gr%C3%BC%C3%9Fe%20%3D",
+    ],
+)
+def test_the_address_in_a_report_reads_the_same_text(given: str):
+    source = resolve_corpus(f"mine={given}")
+    assert resolve_corpus(f"mine={source.address}") == source
+
+
+def test_the_address_of_a_file_says_how_it_was_read(wiki_file: Path):
+    assert resolve_corpus(f"{wiki_file}?rows=5&cut=record").address == "wiki.txt?rows=5&cut=record"
+    folder = resolve_corpus(f"{wiki_file.parent}?suffix=.txt,md")
+    assert folder.address == f"{wiki_file.parent.name}?suffix=txt,md"
+    assert resolve_corpus(f"{wiki_file.parent}?suffix=txt,md") == folder
 
 
 def test_a_home_folder_is_found(wiki_file: Path, monkeypatch):
