@@ -95,6 +95,10 @@ class Run:
     _infos: dict[str, ModelInfo] = field(default_factory=dict, init=False)
     _documents: dict[CorpusSource, DocumentSet] = field(default_factory=dict, init=False)
 
+    def __repr__(self) -> str:
+        measured = ", ".join(map(repr, self._sweeps.values())) or "nothing measured yet"
+        return f"<Run of {', '.join(self.settings.models)}, {self.settings.protocol.name} protocol: {measured}>"
+
     @cached_property
     def store(self) -> Store:
         """The evidence store."""

@@ -95,6 +95,9 @@ class Verdict:
     region: _Region | None = field(default=None, repr=False, compare=False)
     """The values that satisfy the predicate."""
 
+    def __repr__(self) -> str:
+        return f"<Verdict {self.status}: {self.reason}>"
+
     def refuted_at(self, tail: float) -> bool:
         """Whether it is still refuted by an interval of which each end is wrong with probability ``tail`` at most."""
         if self.status != REFUTED or self.region is None or self.estimate is None:

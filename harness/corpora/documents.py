@@ -61,6 +61,9 @@ class DocumentSet:
         """The documents' ids, in order."""
         return tuple(document.id for document in self.documents)
 
+    def __repr__(self) -> str:
+        return f"<DocumentSet {self.source.name}: {plural(len(self), self.unit)}>"
+
     def __len__(self) -> int:
         return len(self.documents)
 

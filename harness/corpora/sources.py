@@ -38,6 +38,9 @@ class CorpusSource:
     suffix: tuple[str, ...] = ()
     """Read only the files of a folder whose names end so: `.py`. Empty for all."""
 
+    def __repr__(self) -> str:
+        return f"<CorpusSource {self.name}: {self.kind} {self.address}>"
+
     @property
     def label(self) -> str:
         """The place as a report may name it: a file's name, never its path."""

@@ -37,6 +37,10 @@ class Request:
     dtype: str = "float32"
     """Precision of the forward passes."""
 
+    def __repr__(self) -> str:
+        how = f"{self.protocol.name} protocol, {self.budget.name} budget, {self.dtype}"
+        return f"<Request {self.model.name} on {self.corpus.source.name}: {how}>"
+
     @property
     def variants(self) -> tuple[str, ...]:
         """Those of the budget's variants that the protocol can make; `folded` only where the MLP has such a map."""

@@ -68,6 +68,10 @@ class ModelInfo:
     structure: Mapping[str, Any] | None = None
     """Where the parts of a model of no known family were found; None where its family is in the table."""
 
+    def __repr__(self) -> str:
+        weights = "" if self.parameters is None else f", {self.parameters:,} weights"
+        return f"<ModelInfo {self.name}: {self.family}, {self.layers} layers, d = {self.width}{weights}>"
+
     @property
     def parts(self) -> Family:
         """Where the model keeps its parts."""

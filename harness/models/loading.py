@@ -51,6 +51,10 @@ class Subject:
     offload: tempfile.TemporaryDirectory[str] | None = None
     """Where parts may lie on disk; it goes with the subject."""
 
+    def __repr__(self) -> str:
+        info, dtype = self.info, str(self.dtype).removeprefix("torch.")
+        return f"<Subject {info.name}: {info.family}, {info.layers} layers, {dtype} on {self.device}>"
+
 
 def load(
     source: ModelSource,

@@ -36,6 +36,10 @@ class ArgSet:
 
     unit = "layer"
 
+    def __repr__(self) -> str:
+        among = ", ".join(str(name) for name in self.members())
+        return f"<ArgSet {self.kind} as measured: {self.value}; not surely worse: {among}>"
+
     @property
     def value(self) -> Hashable:
         """Name of the member whose value is best as measured."""
@@ -122,7 +126,7 @@ class ArgSet:
         return place
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Advantage(Bound):
     """Best of the others less best of the members inside: positive where the best of all is inside.
 

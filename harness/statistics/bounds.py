@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.statistics.estimates import difference_unit, reach
+from harness.statistics.estimates import difference_unit, reach, with_interval
 from harness.statistics.formula import Array
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ class Bound:
 
     unit: str
     """How it is shown."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {with_interval(self)}>"
 
     @property
     def value(self) -> float:
@@ -83,7 +86,7 @@ class Bound:
         return Combined("/", self, other, "")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _OfFamily(Bound):
     family: Family
     """The members it is computed from."""
@@ -105,7 +108,7 @@ class _OfFamily(Bound):
         return self.family.smooth.sample.strata
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CountBound(_OfFamily):
     """How many members lie strictly below a threshold (or above it), or which share of them."""
 
@@ -154,7 +157,7 @@ def simes_count(p: Array, tail: float) -> int:
     return int((rejected.any(axis=0) * m[0]).max())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class OrderBound(_OfFamily):
     """The j-th smallest of the members' values, or the mean of two such: maximum, minimum, median."""
 
@@ -198,7 +201,7 @@ class OrderBound(_OfFamily):
         return float(first) if first == last else float((first + last) / 2)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Combined(Bound):
     """Difference or ratio of two Bounds; each gets half of the error probability, however they depend."""
 

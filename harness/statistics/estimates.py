@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harness import numbers
 from harness.errors import MeasurementError
 from harness.statistics.formula import Array, Formula, shifted
 from harness.statistics.resampling import RESAMPLES, Sample, Smooth
+
+if TYPE_CHECKING:
+    from harness.statistics.bounds import Bound
 
 
 def quantile_pair(t: Array, tail: float) -> tuple[Array, Array]:
@@ -49,6 +54,9 @@ class Estimate:
     """How the value is shown: ``cost`` and ``share`` (fractions, shown as percent), ``nats``, or nothing."""
     undefined: str = ""
     """Why no verdict can rest on this value (a denominator that may be zero); empty where one can."""
+
+    def __repr__(self) -> str:
+        return f"<Estimate {with_interval(self)}>"
 
     @property
     def value(self) -> float:
@@ -95,6 +103,13 @@ class Estimate:
     def _with(self, operation: str, other: Estimate, unit: str) -> Estimate:
         smooth = joined(self.smooth, other.smooth, operation)
         return Estimate(smooth, min(self.tokens, other.tokens), unit, self.undefined or other.undefined)
+
+
+def with_interval(found: Estimate | Bound) -> str:
+    """``15.3 % [9.8, 22.1], 27 documents``: value, 95 % interval and documents, or why there is no number."""
+    shown, limits = numbers.estimate(found.value, found.interval(), found.unit)
+    words = f"{shown} {limits}, {numbers.plural(found.documents, 'document')}"
+    return f"{words}; undefined: {found.undefined}" if found.undefined else words
 
 
 def difference_unit(unit: str) -> str:

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from harness import numbers
 from harness.errors import MeasurementError
 from harness.statistics.argsets import ArgSet
 from harness.statistics.bounds import Bound, CountBound, OrderBound
@@ -46,6 +47,11 @@ class Family:
             raise MeasurementError(f"a family of {self.smooth.members} members has {len(self.names)} names")
         if len(set(self.names)) != len(self.names):
             raise MeasurementError("two members of a family have the same name")
+
+    def __repr__(self) -> str:
+        low, high = (numbers.estimate(float(end(self.values)), None, self.unit)[0] for end in (min, max))
+        documents = numbers.plural(self.documents, "document")
+        return f"<Family of {numbers.plural(len(self), 'member')}: {low} to {high}, {documents}>"
 
     def __len__(self) -> int:
         return len(self.names)

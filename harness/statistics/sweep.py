@@ -44,7 +44,7 @@ class Sweep:
 
     def __repr__(self) -> str:
         documents, measured = len(self.documents), len(self.measurement["layers"])
-        return f"Sweep({self.model} on {self.corpus}: {measured} of {self.depth} layers, {documents} documents)"
+        return f"<Sweep {self.model} on {self.corpus}: {measured} of {self.depth} layers, {documents} documents>"
 
     @property
     def model(self) -> str:
