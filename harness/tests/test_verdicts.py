@@ -331,15 +331,27 @@ def _judge_two_models_of_thirty_layers() -> None:
         judge(f.only([0, 29]).mean() - f.only(middle).mean()).above(0)
 
 
-def _percentile_bootstrap_of_all_pairs() -> None:
-    """The least that a bootstrap of the differences between layers can do: resampled, divided, sorted."""
+def _studentised_bootstrap_of_all_pairs() -> None:
+    """The least that a bootstrap-t of the differences between layers takes, written out: every difference resampled,
+    divided by that resample's own standard error, and sorted.
+
+    Elementwise work and matrix products stand in it as they do in what it is compared with; one that only resamples
+    and sorts is faster or slower beside it by a factor of two from one processor to the next.
+    """
     i, j = np.triu_indices(30, 1)
     for seed in range(2):
         for first, last, its_seed in ((0.005, 0.05, seed), (0.1, 0.5, seed + 9)):
             it = layers(np.linspace(first, last, 30), seed=its_seed).smooth
             weights = multiplicities(it.sample.sizes, it.sample.seed, it.sample.resamples)
             (sums,), (tokens,) = it.numerators, it.denominators
-            np.sort((weights @ (sums[i] - sums[j]).T) / (weights @ tokens.T), axis=0)
+            differences = sums[i] - sums[j]
+            of_one = differences.sum(axis=1) / tokens.sum()
+            centred = differences - of_one[:, None] * tokens
+            total = weights @ tokens.T
+            shift = (weights @ centred.T) / total
+            squares = weights @ (centred**2).T - 2 * shift * (weights @ (centred * tokens).T)
+            squares += shift**2 * (weights @ (tokens**2).T)
+            np.sort(shift / (np.sqrt(squares) / total), axis=0)
 
 
 def _processor_seconds(work: Callable[[], None]) -> float:
@@ -350,10 +362,10 @@ def _processor_seconds(work: Callable[[], None]) -> float:
 
 def test_judging_two_models_of_thirty_layers_takes_little_time():
     with threadpool_limits(1):  # BLAS threads that wait for each other burn processor time without working
-        _percentile_bootstrap_of_all_pairs()  # draws the resamples, which both then find
+        _studentised_bootstrap_of_all_pairs()  # draws the resamples, which both then find
         ratios = [
             _processor_seconds(_judge_two_models_of_thirty_layers)
-            / _processor_seconds(_percentile_bootstrap_of_all_pairs)
+            / _processor_seconds(_studentised_bootstrap_of_all_pairs)
             for _ in range(2)
         ]
-    assert min(ratios) < 2
+    assert min(ratios) < 1.75  # 1.3 on one machine; 2 or more where the layers of a claim do not share their draws
