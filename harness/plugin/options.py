@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.corpora.queries import CUTS
+from harness.corpora.queries import KEYS as CORPUS_KEYS
 from harness.errors import WanamakerError
 from harness.models.sources import PAPER_MODELS
 from harness.protocol import BUDGETS, PROTOCOLS, SOUND, parse_budget
@@ -26,20 +28,23 @@ def add_options(parser: pytest.Parser) -> None:
 
     option(
         "--model",
-        "model to judge; may be repeated: a short name (smollm2-135m, gpt2-medium, ...), a folder, a .gguf file, "
-        "or a hub id owner/name[@revision]. Default: the two embedded models",
+        "model to judge; may be repeated: a short name (smollm2-135m, gpt2-medium, ...), a folder with safetensors in one "
+        "file or in shards, a .gguf file, or a hub id owner/name[@revision]. Default: the two embedded models",
         action="append",
         default=[],
         metavar="MODEL",
     )
     option(
         "--corpus",
-        "corpus; may be repeated, claims are judged on the first: NAME=FILE (text, .jsonl or a folder), wikitext, "
-        "lambada, or scipy, sklearn, numpy, torch for the documentation inside an installed package. "
+        "corpus; may be repeated, claims are judged on the first: a file (text or .jsonl, also .gz) or a folder of them, "
+        "a dataset of the hub as owner/name[@revision], wikitext, lambada, or scipy, sklearn, numpy, torch for the "
+        "documentation inside an installed package. Keys say which part is read and how, as in "
+        "'docs=notes/?suffix=md&cut=file' or 'owner/name?config=de&split=test': "
+        f"{', '.join(CORPUS_KEYS)}. cut is {', '.join(CUTS[:-1])} or {CUTS[-1]}. "
         "Default: scipy and sklearn for embedded models, wikitext for others",
         action="append",
         default=[],
-        metavar="NAME[=SOURCE]",
+        metavar="[NAME=]SOURCE[?KEY=VALUE&...]",
     )
     option("--layers", "measure only these layers: 0,5-8", metavar="LAYERS")
     option(
