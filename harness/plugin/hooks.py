@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from harness.errors import ModelError, WanamakerError
+from harness.errors import CorpusError, ModelError, WanamakerError
 from harness.plugin import items as claims
 from harness.plugin import options
 from harness.plugin.dry_run import describe
@@ -176,27 +176,32 @@ class WanamakerPlugin:
         """With ``--dry-run``, say what would be measured and stop."""
         if not self.config.getoption("dry_run"):
             if not self.config.option.collectonly:
-                self._require_only_model()
+                self._require_sources()
             return None
         models = list(dict.fromkeys(model for item in self.claims for model in claims.models_of(item)))
         for line in describe(self.run, models):
             self.config.get_terminal_writer().line(line)
         return True
 
-    def _require_only_model(self) -> None:
-        """Raise pytest.UsageError where the one model that was named cannot be loaded: one line, and no report.
+    def _require_sources(self) -> None:
+        """Raise pytest.UsageError where no claim could be judged for want of a source: one line, and no report.
 
-        Of several models the others can still be judged, so there it is an error of each of its claims.
+        That is where the one model that was named cannot be loaded, or a corpus that was named cannot be read, for
+        every claim is judged on all of them. One of several models is an error of each of its own claims.
         """
         models = {model for item in self.claims for model in claims.models_of(item)}
-        if not self.explicit or len(models) != 1 or hasattr(self.config, "workerinput"):
+        if not models or hasattr(self.config, "workerinput"):
             return
         try:
-            self.run.require(models.pop())
-        except ModelError as error:
+            if self.explicit and len(models) == 1:
+                self.run.require(*models)
+            if self.run.settings.corpora:
+                for source in {source for model in models for source in self.run.corpora(model)}:
+                    self.run.documents(source)
+        except (ModelError, CorpusError) as error:
             raise pytest.UsageError(str(error)) from None
         except WanamakerError:
-            return  # told by the claims, of which some may rest on other corpora
+            return  # of the measurement: told by the claims
         finally:
             self.progress.clear()
 

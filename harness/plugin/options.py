@@ -28,15 +28,15 @@ def add_options(parser: pytest.Parser) -> None:
 
     option(
         "--model",
-        "model to judge; may be repeated: a short name (smollm2-135m, gpt2-medium, ...), a folder with safetensors in one "
-        "file or in shards, a .gguf file, or a hub id owner/name[@revision]. Default: the two embedded models",
+        "model to judge; may be repeated: a short name (smollm2-135m, gpt2-medium, ...), a folder with safetensors "
+        "(one file or shards), a .gguf file, or a hub id owner/name[@revision]. Default: the two embedded models",
         action="append",
         default=[],
         metavar="MODEL",
     )
     option(
         "--corpus",
-        "corpus; may be repeated, claims are judged on the first: a file (text or .jsonl, also .gz) or a folder of them, "
+        "corpus; may be repeated, claims are judged on the first: a file (text or .jsonl, also .gz), a folder of them, "
         "a dataset of the hub as owner/name[@revision], wikitext, lambada, or scipy, sklearn, numpy, torch for the "
         "documentation inside an installed package. Keys say which part is read and how, as in "
         "'docs=notes/?suffix=md&cut=file' or 'owner/name?config=de&split=test': "

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import ModelError
+from harness.corpora import CorpusSource, DocumentSet, load_documents
+from harness.errors import CorpusError, ModelError
 from harness.models.fingerprint import ModelInfo, model_info
 from harness.models.sources import ModelSource
 from harness.tests.models_on_disk import byte_tokenizer, edit_config, into_pickle
@@ -209,6 +210,19 @@ def test_a_hub_model_that_cannot_be_had_is_asked_for_once(project: Project, monk
     result.assert_outcomes(errors=6, passed=3, failed=1, skipped=2)
     assert told(result, "ERRORS") == ["owner/name: no such model on the hub"] * 6
     assert asked == ["owner/name"] * 2
+
+
+def test_a_hub_corpus_that_cannot_be_had_is_one_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(source: CorpusSource, cache: Path) -> DocumentSet:
+        if source.kind != "hub":
+            return load_documents(source, cache)
+        raise CorpusError(f"corpus {source.name}: no such dataset on the hub")
+
+    monkeypatch.setattr("harness.run.load_documents", gone)
+    models = project.model(), project.model("worse", name="child")
+    for named in (["--model", models[0]], ["--model", models[0], "--model", models[1]]):
+        one_line(project.run(*named, "--corpus", "owner/name"), "corpus name: no such dataset on the hub")
+        assert not (project.path / "out").exists()
 
 
 def test_a_context_longer_than_the_model_is_an_error(project: Project) -> None:
