@@ -231,7 +231,10 @@ def _for_rows(value: Any, window: Tensor, B: int, stacked: Collection[str] = (),
     `stacked`.
     """
     if isinstance(value, Tensor):
-        return value[window.to(value.device)] if B > 1 and value.ndim >= 2 and value.shape[0] == B else value
+        if value.ndim < 2 or value.shape[0] != B:
+            return value
+        # Of one window no copies are needed, but some blocks want a mask to have as many entries as there are rows.
+        return value.expand(len(window), *value.shape[1:]) if B == 1 else value[window.to(value.device)]
     if isinstance(value, tuple | list):
         return type(value)(_for_rows(item, window, B, stacked, shared) for item in value)
     if isinstance(value, dict):

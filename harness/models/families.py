@@ -275,6 +275,15 @@ FAMILIES: dict[str, Family] = {
     ),
     "starcoder2": Family(fold=("mlp.c_fc", "mlp.c_proj")),
     "vaultgemma": Family(norm="pre_feedforward_layernorm", logits=capped, attention="eager"),
+    "xglm": Family(
+        final_norm="model.layer_norm",
+        mlp=_OPT.mlp,
+        norm=_OPT.norm,
+        depth_key="num_layers",
+        width_key="d_model",
+        fold=_OPT.fold,
+        attention="eager",
+    ),
 }
 """model_type, as config.json has it -> Family."""
 

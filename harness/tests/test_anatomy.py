@@ -34,10 +34,10 @@ NO_NORM = {"olmo2", "olmo3", "exaone4"}
 UNGATED = {
     *("gpt2", "gpt_neox parallel", "gpt_neox sequential", "bloom", "bloom residual normed", "falcon 7b"),
     *("falcon 40b", "falcon 11b", "falcon rw", "gpt_neo", "gptj", "opt", "phi", "starcoder2", "apertus", "arcee"),
-    *("biogpt", "codegen", "gpt_bigcode", "jais2", "mpt", "nanochat", "nemotron", "persimmon"),
+    *("biogpt", "codegen", "gpt_bigcode", "jais2", "mpt", "nanochat", "nemotron", "persimmon", "xglm"),
 }
 BRANCHES = {"gemma2", "gemma3", "granite", *NO_NORM, "glm4"}
-NO_POSITION_IDS = {"bloom", "bloom residual normed", "gpt_neo", "gpt_bigcode", "mpt"}
+NO_POSITION_IDS = {"bloom", "bloom residual normed", "gpt_neo", "gpt_bigcode", "mpt", "xglm"}
 """Whose blocks are not told the positions."""
 
 

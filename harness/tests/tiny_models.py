@@ -142,6 +142,16 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "seed_oss": ("seed_oss", {**_LLAMA, "head_dim": 8, "mlp_bias": True}),
     "smollm3": ("smollm3", {**_LLAMA, "no_rope_layer_interval": 2, "pad_token_id": 0}),
     "vaultgemma": ("vaultgemma", {**_LLAMA, **_GEMMA, "final_logit_softcapping": 8.0, "pad_token_id": 0}),
+    "xglm": (
+        "xglm",
+        {
+            "d_model": WIDTH,
+            "ffn_dim": 40,
+            "num_layers": LAYERS,
+            "attention_heads": 4,
+            "max_position_embeddings": POSITIONS,
+        },
+    ),
 }
 """Name -> (model_type, settings of its config)."""
 
@@ -250,6 +260,14 @@ EDITS: dict[str, tuple[str, str, int]] = {
         1,
     ),
     "stablelm": ("self.mlp(", "substitute(", 2),  # one for each kind of block
+    "xglm": (
+        """self.activation_fn(self.fc1(hidden_states))
+    hidden_states = nn.functional.dropout(hidden_states, p=self.activation_dropout, training=self.training)
+    hidden_states = self.fc2(hidden_states)
+""",
+        "substitute(hidden_states)\n",
+        1,
+    ),
 }
 """model_type -> what is replaced by what, how often, in the source of a block's forward."""
 
