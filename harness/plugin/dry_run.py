@@ -22,7 +22,7 @@ def describe(run: Run, models: Sequence[str]) -> Iterator[str]:
     for model in models:
         for corpus in _corpora(run, model):
             rows.append([run.source(model).name, corpus, *_row(run, model, corpus, speed)])
-    heads = ["model", "corpus", "layers to do", "tokens", "minutes", "memory GiB", "disk MB"]
+    heads = ["model", "corpus", "layers to do", "test tokens", "minutes", "memory GiB", "disk MB"]
     yield from tabulate(rows, heads, floatfmt=".1f", disable_numparse=False).splitlines()
     yield f"minutes: arithmetic at {speed / 1e9:.0f} GFLOP/s, a matrix product timed just now; nothing was measured"
 

@@ -195,7 +195,18 @@ class ReportFile:
         named = {"embedded": EMBEDDED_MODELS, "paper": PAPER_MODELS}
         listed = "+".join(self.run.source(model).name for model in models)
         names = next((name for name, known in named.items() if set(models) == set(known)), listed)
-        return re.sub(r"[^a-z0-9.]+", "-", f"{names}-{self.run.budget(models[0]).name}".lower()).strip("-")[:80]
+        name = re.sub(r"[^a-z0-9.]+", "-", f"{names}-{self.run.budget(models[0]).name}".lower()).strip("-")
+        return f"{name[:75]}-part" if self._selected() else name[:80]
+
+    def _selected(self) -> list[str]:
+        """Which of the claims or layers were asked for, as on the command line; nothing where all were.
+
+        The report of a part goes by a name of its own, lest it take the place of the whole one.
+        """
+        get = self.config.getoption
+        named = [arg for arg in self.config.args if "::" in arg or arg.endswith(".py")]
+        given = [("-k", get("keyword")), ("--layers", get("layers"))]
+        return [*(Path(arg).name for arg in named), *(f"{option} {value}" for option, value in given if value)]
 
     def _models(self) -> list[str]:
         return list(dict.fromkeys(model for row in self.rows for model in row["asked"]))
@@ -241,7 +252,7 @@ class ReportFile:
                     if compared and baseline
                     else None
                 ),
-                "selection": self.config.getoption("keyword") or None,
+                "selection": ", ".join(self._selected()) or None,
             },
             "models": infos,
             "corpora": [self._corpus(source) for source in sources],

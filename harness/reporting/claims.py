@@ -73,7 +73,8 @@ def _section(identity: str, rows: Sequence[dict[str, Any]]) -> str:
 def _judged(claim: dict[str, Any], first: dict[str, Any]) -> list[str]:
     """One model's (or group of models') verdict on the claim, with all that it rests on."""
     where = subject(claim["models"]) + (f" on {text(claim['corpus'])}" if claim.get("corpus") else "")
-    lines = [f"**{where}: {claim['verdict']}** ({claim['role']}). {_sentence(claim['reason'])}"]
+    role = "" if claim["verdict"] == "not applicable" else f" ({claim['role']})"
+    lines = [f"**{where}: {claim['verdict']}**{role}. {_sentence(claim['reason'])}"]
     asked = claim.get("general") or claim["statement"]
     if asked != first["statement"] and claim["role"] == "generalization":
         lines.append(f"Asked here: {text(asked)}")
@@ -138,7 +139,11 @@ def _reported(rows: Sequence[dict[str, Any]]) -> str:
         return "It gives no number."
     margin = reported.get("margin")
     of = f"layer {reported['layer']} " if reported.get("layer") is not None else ""
-    within = "" if margin is None else f" (reproduced means: {of}equal within ±{text(difference(margin, unit))})"
+    within = (
+        ""
+        if margin is None or unit is None
+        else f" (reproduced means: {of}equal within ±{text(difference(margin, unit))})"
+    )
     return f"It reports: {shown}{within}."
 
 

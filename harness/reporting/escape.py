@@ -16,7 +16,7 @@ _ACTIVE = re.compile(
     r"""(?P<plain>\[(?=[^\]]*\d)[\d.,%+−\ einf-]+\](?![(\[:]))  # an interval is no link
         |[\\`*\[\]|~$]
         |<(?=[A-Za-z/!?])                # opens a tag; "< 3 %" does not
-        |&(?=[#A-Za-z])                  # opens an entity
+        |&(?=[#]?[0-9A-Za-z]+;)          # opens an entity
         |(?<![^\W_])_|_(?![^\W_])        # an underscore within a word is only that""",
     re.VERBOSE,
 )

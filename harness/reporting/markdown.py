@@ -9,7 +9,7 @@ from harness.numbers import number, plural
 from harness.reporting import claims, measurements, provenance
 from harness.reporting.escape import text
 from harness.reporting.layers import by_line
-from harness.reporting.summary import ERROR_RATE, by_subject, false_verdicts, subject, tally
+from harness.reporting.summary import ERROR_RATE, at_chance, by_subject, false_verdicts, subject, tally
 from harness.reporting.tables import listed, table
 from harness.reporting.words import CONDITIONS, LINES, PAPER, READING
 
@@ -21,6 +21,7 @@ def render(report: Mapping[str, Any]) -> str:
     parts = [
         f"# Replication report: {PAPER}",
         _headline(report),
+        *(f"**Warning**: {text(warning)}." for warning in at_chance(report)),
         "## How to read this",
         READING,
         *(["## The protocol", LINES] if any(map(by_line, report["measurements"])) else []),

@@ -9,6 +9,9 @@ from harness.numbers import count, duration
 from harness.reporting.escape import block, text
 from harness.reporting.tables import facts
 
+_KNOBS = {"bos": "what the tokenizer puts in front of a text"}
+"""Knobs whose own name would say too little."""
+
 
 def section(report: Mapping[str, Any]) -> str:
     """Lists of facts: the run, each model, each corpus."""
@@ -38,8 +41,8 @@ def _run(report: Mapping[str, Any]) -> str:
             ("tool", f"{text(tool['name'])} {text(tool['version'])}"),
             ("started", text(run["started"])),
             ("duration", duration(run.get("duration_s"))),
-            ("protocol", _knobs(run["protocol"])),
-            ("budget", _knobs(run["budget"])),
+            ("protocol", _knobs({k: v for k, v in run["protocol"].items() if k != "variants"})),
+            ("budget", _knobs(_evaluated(run["budget"], run["protocol"]))),
             ("seed", _known(run.get("seed"))),
             ("device, precision", f"{text(run['device'])}, {text(run['dtype'])}"),
             ("selection", text(run.get("selection") or "every claim")),
@@ -95,10 +98,17 @@ def _corpus(corpus: Mapping[str, Any]) -> str:
 
 def _knobs(knobs: Mapping[str, Any]) -> str:
     """``quick: fit 20,000, test 3,400, variants linear, mean``; the name first, where there is one."""
-    rest = {knob.replace("_", " "): value for knob, value in knobs.items() if knob != "name"}
+    rest = {_KNOBS.get(knob, knob).replace("_", " "): value for knob, value in knobs.items() if knob != "name"}
     shown = [f"{text(knob)} {_knob(value)}" for knob, value in rest.items()]
     name = text(knobs["name"]) if "name" in knobs else ""
     return ": ".join(filter(None, [name, "; ".join(shown)]))
+
+
+def _evaluated(budget: Mapping[str, Any], protocol: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The budget with those of its variants that the protocol can make, which are the ones that were evaluated."""
+    if "variants" not in budget or "variants" not in protocol:
+        return budget
+    return {**budget, "variants": [variant for variant in budget["variants"] if variant in protocol["variants"]]}
 
 
 def _knob(value: Any) -> str:

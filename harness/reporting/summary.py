@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.reporting.escape import text
+from harness.numbers import number
+from harness.reporting.escape import text, visible
 from harness.reporting.shape import VERDICTS
 from harness.reporting.tables import listed
 
 ERROR_RATE = 0.05
 """Chance of a false verdict that a part is held to: 95 % intervals, or two one-sided tests at 5 %."""
+
+
+def at_chance(report: Mapping[str, Any]) -> list[str]:
+    """A sentence for each text that a model predicts no better than chance, where its MLPs can show no worth.
+
+    Chance is to give every token of the vocabulary the same probability, a perplexity of the vocabulary's size.
+    """
+    sizes = {model["name"]: model.get("vocabulary") for model in report["models"]}
+    found = []
+    for m in report["measurements"]:
+        loss = sum(m["nll"]) / sum(document["targets"] for document in m["documents"])
+        size = sizes.get(m["model"])
+        if size and loss >= math.log(size):
+            found.append(
+                f"{visible(m['model'])} predicts {visible(m['corpus'])} no better than chance: its perplexity is "
+                f"{number(math.exp(loss))}, its vocabulary {number(size, 0)}. Verdicts on it mean little"
+            )
+    return found
 
 
 def by_subject(claims: Iterable[dict[str, Any]]) -> dict[tuple[str, ...], list[dict[str, Any]]]:

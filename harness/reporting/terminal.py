@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.numbers import NOTHING, ascii_only, estimate, plural
 from harness.reporting.escape import visible
-from harness.reporting.summary import by_subject, counts, deciding_part, is_lead
+from harness.reporting.summary import at_chance, by_subject, counts, deciding_part, is_lead
 
 WIDTH = 80
 _GAP = "  "
@@ -29,6 +30,8 @@ def render(report: Mapping[str, Any]) -> list[str]:
         tally = f": {told}"
         lines += ["", clip(name, WIDTH - width(tally)) + tally]
         lines += _rows([claim for claim in claims if claim["verdict"] != "not applicable"])
+    for warning in at_chance(report):
+        lines += ["", *textwrap.wrap(ascii_only(f"warning: {warning}."), WIDTH)]
     for error in report["errors"]:
         lines.append(clip(f"error: {visible(error['item'])}: {visible(error['message'])}", WIDTH))
     return lines[1:] if lines and not lines[0] else lines

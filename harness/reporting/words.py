@@ -39,8 +39,8 @@ READING = """\
 - **SUPPORTED**: the whole interval satisfies the predicate. **REFUTED**: the whole interval violates
   it. **INCONCLUSIVE**: the interval holds values of both kinds, or there are fewer than 20 documents. A
   claim with k parts is SUPPORTED if all parts are, and REFUTED if one part is even at a kth of its error
-  probability. **Not applicable**:
-  the claim has no meaning for this model. **Error**: the measurement broke, which is no verdict.
+  probability. **Not applicable**: the claim has no meaning for this model or this run. **Error**: the
+  measurement broke, which is no verdict.
 - **Reproduction**: judged on the model that the paper's sentence is about. **Generalization**: the
   pattern that the sentence describes, put to another model; where it fails, the pattern does not carry
   over, which says nothing of the paper's number.

@@ -133,7 +133,7 @@ class Sweep:
     def _all_layers(self) -> None:
         measured = self.measurement["layers"]
         if len(measured) < self.depth:
-            raise NotApplicable(f"the claim is about all layers; {len(measured)} of {self.depth} were measured")
+            raise NotApplicable(f"the claim needs all layers; {len(measured)} of {self.depth} were measured (--layers)")
 
     def _some(self, layers: Iterable[int]) -> list[int]:
         found = list(layers)
@@ -163,7 +163,7 @@ class Sweeps:
         found = [sweep for sweep in self.all if sweep.info["family"] == family]
         need = f"{at_least} {family} models of different sizes" if at_least > 1 else f"a {family} model"
         if len(found) < at_least:
-            raise NotApplicable(f"the claim compares models and needs {need}; this run has {len(found)}")
+            raise NotApplicable(f"the claim compares models and needs {need}; this run has {len(found) or 'none'}")
         found.sort(key=lambda sweep: (sweep.info["parameters"] or 0, sweep.model))
         for a, b in itertools.pairwise(found) if at_least > 1 else ():
             if not a.info["parameters"]:

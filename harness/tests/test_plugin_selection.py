@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import weakref
 from typing import Any
 
@@ -64,8 +65,21 @@ def test_layers_restricts_what_is_measured(project: Project) -> None:
     result.assert_outcomes(passed=1, skipped=5)
     assert project.measured_layers() == [0]
     reasons = {row["id"]: row["reason"] for row in project.report()["claims"]}
-    assert reasons["idle"] == "the claim is about all layers; 1 of 3 were measured"
+    assert reasons["idle"] == "the claim needs all layers; 1 of 3 were measured (--layers)"
     assert project.verdicts()["first"] == "SUPPORTED"
+
+
+def test_a_part_of_the_claims_leaves_the_whole_report_alone(project: Project) -> None:
+    """Without --report both go to folders of their own, and the report says what was asked for."""
+    project.run("--report", "")
+    (whole,) = project.path.glob("reports/*/report.json")
+    kept = whole.read_bytes()
+    part = whole.parent.with_name(f"{whole.parent.name}-part") / whole.name
+    for given, told in ((("-k", "cheap"), "-k cheap"), (("--layers", "0"), "--layers 0")):
+        project.run("--report", "", *given)
+        assert json.loads(part.read_text(encoding="utf-8"))["run"]["selection"] == told
+    assert whole.read_bytes() == kept
+    assert json.loads(kept)["run"]["selection"] is None
 
 
 def test_layers_without_the_one_that_a_claim_needs(project: Project) -> None:

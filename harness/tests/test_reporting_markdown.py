@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.reporting import markdown, schema
+from harness.reporting import markdown, schema, terminal
 from harness.reporting.escape import block, slug, text
 from harness.reporting.shape import VERDICTS
 from harness.reporting.summary import counts
@@ -103,6 +103,17 @@ def test_the_headline_says_how_many_false_verdicts_to_expect() -> None:
     assert "40 parts of these tests were judged by an interval" in headline
     assert "up to 2.0 false verdicts" in headline
     assert "the paper's own record" in headline
+
+
+def test_a_model_at_chance_is_warned_of_at_the_top() -> None:
+    for loss, warned in ((np.log(49_152) - 1e-6, False), (np.log(49_152) + 1e-6, True)):
+        given = report()
+        m = given["measurements"][0]
+        m["nll"] = [loss * document["targets"] for document in m["documents"]]
+        head = markdown.render(given).split("## How to read this")[0]
+        assert ("**Warning**: smollm2-135m predicts wikitext no better than chance: " in head) == warned
+        shown = " ".join(" ".join(terminal.render(given)).split())
+        assert ("warning: smollm2-135m predicts wikitext no better than chance: " in shown) == warned
 
 
 def test_a_claim_tells_all_that_its_verdict_rests_on(rendered: str) -> None:

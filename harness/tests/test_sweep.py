@@ -168,7 +168,7 @@ def test_what_was_not_measured_does_not_apply() -> None:
     with pytest.raises(NotApplicable, match=r"layer 1 was not measured \(--layers\)"):
         part.cost_at(1)
     for ask in (lambda: part.cost, lambda: part.variant(MEAN), lambda: part.captured):
-        with pytest.raises(NotApplicable, match="about all layers; 2 of 3 were measured"):
+        with pytest.raises(NotApplicable, match="needs all layers; 2 of 3 were measured"):
             ask()
     with pytest.raises(NotApplicable, match="the variant 'folded' was not measured with this budget and protocol"):
         sweep().variant(FOLDED)
@@ -214,7 +214,7 @@ def test_a_family_comes_smallest_first() -> None:
 
 @pytest.mark.parametrize(
     ("at_least", "message"),
-    [(1, "needs a llama model; this run has 0"), (2, "needs 2 llama models of different sizes; this run has 0")],
+    [(1, "needs a llama model; this run has none"), (2, "needs 2 llama models of different sizes; this run has none")],
 )
 def test_a_family_that_is_not_there(at_least: int, message: str) -> None:
     with pytest.raises(NotApplicable, match=message):
