@@ -10,6 +10,9 @@ from typing import Any
 
 from harness.errors import WanamakerError
 
+OURS = "ours"
+"""The section of a claim that is not the paper's."""
+
 
 @dataclass(frozen=True)
 class Reported:
@@ -27,7 +30,7 @@ class Reported:
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """One claim of the paper."""
+    """One claim of the paper, or one of our own."""
 
     id: str
     title: str
@@ -37,6 +40,7 @@ class PaperClaim:
     general: str
     """The same put so that it can be judged on any model."""
     section: str
+    """Where the paper says it, or OURS."""
     models: tuple[str, ...]
     """Short names of the paper's models that the reported number is about."""
     reported: Reported
@@ -57,6 +61,7 @@ _NEEDED = {
     "reported": _TABLE,
     "ledger": _TEXTS,
 }
+_OURS = {"id", "title", "statement", "section"}
 _ENTRY = _NEEDED | {"general": _TEXT, "untestable": _TEXT}
 _REPORTED = {"text": _TEXT, "value": _NUMBER, "margin": _NUMBER, "layer": _WHOLE}
 
@@ -89,9 +94,13 @@ def load_paper(path: Path) -> dict[str, PaperClaim]:
 
 def _claim(entry: Mapping[str, Any], file: str) -> PaperClaim:
     where = f"{file}: {entry.get('id', 'an entry without id')}"
-    _check(entry, _ENTRY, _NEEDED, where)
-    _check(entry["reported"], _REPORTED, {"text"}, f"{where}: reported")
-    reported = Reported(**entry["reported"])
+    ours = entry.get("section") == OURS
+    _check(entry, _ENTRY, _OURS if ours else _NEEDED, where)
+    if ours and (told := [key for key in ("model", "reported", "ledger") if key in entry]):
+        raise WanamakerError(f"{where}: the key {told[0]!r} is about the paper, and the section is {OURS!r}")
+    if not ours:
+        _check(entry["reported"], _REPORTED, {"text"}, f"{where}: reported")
+    reported = Reported("") if ours else Reported(**entry["reported"])
     if reported.margin is not None and (reported.value is None or reported.margin < 0):
         raise WanamakerError(f"{where}: reported: a margin is a distance from a value")
     return PaperClaim(
@@ -100,9 +109,9 @@ def _claim(entry: Mapping[str, Any], file: str) -> PaperClaim:
         statement=entry["statement"],
         general=entry.get("general", entry["statement"]),
         section=entry["section"],
-        models=tuple(entry["model"]),
+        models=tuple(entry.get("model", ())),
         reported=reported,
-        ledger=tuple(entry["ledger"]),
+        ledger=tuple(entry.get("ledger", ())),
         untestable=entry.get("untestable"),
     )
 
@@ -115,7 +124,8 @@ def _check(table: Mapping[str, Any], kinds: Mapping[str, str], needed: Collectio
         if not _is(value, kinds[key]):
             raise WanamakerError(f"{where}: the key {key!r} must be {kinds[key]}")
     if missing := [key for key in kinds if key in needed and key not in table]:
-        raise WanamakerError(f"{where}: the key {missing[0]!r} is missing")
+        keys = "the key {} is" if len(missing) == 1 else "the keys {} are"
+        raise WanamakerError(f"{where}: {keys.format(', '.join(map(repr, missing)))} missing")
 
 
 def _is(value: Any, kind: str) -> bool:

@@ -176,18 +176,6 @@ _OPT = Family(
 )
 
 FAMILIES: dict[str, Family] = {
-    "gpt2": _GPT2,
-    "gpt_neox": Family(
-        blocks="gpt_neox.layers",
-        embedding="gpt_neox.embed_in",
-        final_norm="gpt_neox.final_layer_norm",
-        parallel=lambda config: bool(config.get("use_parallel_residual", True)),
-        fold=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
-    ),
-    "llama": Family(),
-    "mistral": Family(),
-    "qwen2": Family(),
-    "qwen3": Family(),
     "apertus": replace(_UNGATED, norm="feedforward_layernorm"),
     "arcee": _UNGATED,
     "biogpt": Family(
@@ -232,15 +220,25 @@ FAMILIES: dict[str, Family] = {
     "gemma3_text": _GEMMA3,
     "glm": Family(),
     "glm4": Family(branch=output_norm("post_mlp_layernorm")),
+    "gpt2": _GPT2,
     "gpt_bigcode": _GPT2,
     "gpt_neo": replace(_GPT2, depth_key="num_layers", width_key="hidden_size", attention="eager"),
+    "gpt_neox": Family(
+        blocks="gpt_neox.layers",
+        embedding="gpt_neox.embed_in",
+        final_norm="gpt_neox.final_layer_norm",
+        parallel=lambda config: bool(config.get("use_parallel_residual", True)),
+        fold=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
+    ),
     "gptj": _GPTJ,
     "granite": Family(branch=scaled_residual, logits=divided),
     "helium": Family(),
     "hunyuan_v1_dense": Family(),
     "jais2": _UNGATED,
+    "llama": Family(),
     "ministral": Family(),
     "ministral3": Family(),
+    "mistral": Family(),
     "mpt": Family(
         blocks="transformer.blocks",
         embedding="transformer.wte",
@@ -267,6 +265,8 @@ FAMILIES: dict[str, Family] = {
         fold=("mlp.fc1", "mlp.fc2"),
     ),
     "phi3": Family(),
+    "qwen2": Family(),
+    "qwen3": Family(),
     "seed_oss": Family(),
     "smollm3": Family(),
     "stablelm": Family(

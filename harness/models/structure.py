@@ -104,8 +104,8 @@ class _Refusal:
 
     def __call__(self, what: str) -> ModelError:
         return ModelError(
-            f"{self.name}: {what}, and family {self.kind!r} is not known; known are {', '.join(FAMILIES)}; "
-            "see 'Add a model family' in CONTRIBUTING.md"
+            f"{self.name}: {what}, and family {self.kind!r} is not known; see 'Add a model family' in CONTRIBUTING.md; "
+            f"known are {', '.join(FAMILIES)}"
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from harness.numbers import NOTHING, change, count, difference, estimate, number, quantity
+from harness.paper import OURS
 from harness.reporting.escape import block, slug, text
 from harness.reporting.summary import deciding_part, is_lead, subject
 from harness.reporting.tables import listed, table
@@ -63,7 +64,9 @@ def _section(identity: str, rows: Sequence[dict[str, Any]]) -> str:
         f"### {text(identity)}",
         f"**{title}**" if title else NOTHING,  # four stars alone would draw a line
         f"> {block(first['statement'])}",
-        f"Paper: {text(first['section'])}{also}. {_reported(rows)}",
+        "Not a claim of the paper: one of our own."
+        if first["section"] == OURS
+        else f"Paper: {text(first['section'])}{also}. {_reported(rows)}",
     ]
     for row in rows:
         parts += _judged(row, first)
@@ -73,7 +76,8 @@ def _section(identity: str, rows: Sequence[dict[str, Any]]) -> str:
 def _judged(claim: dict[str, Any], first: dict[str, Any]) -> list[str]:
     """One model's (or group of models') verdict on the claim, with all that it rests on."""
     where = subject(claim["models"]) + (f" on {text(claim['corpus'])}" if claim.get("corpus") else "")
-    role = "" if claim["verdict"] == "not applicable" else f" ({claim['role']})"
+    no_role = claim["verdict"] == "not applicable" or claim["section"] == OURS
+    role = "" if no_role else f" ({claim['role']})"
     lines = [f"**{where}: {claim['verdict']}**{role}. {_sentence(claim['reason'])}"]
     asked = claim.get("general") or claim["statement"]
     if asked != first["statement"] and claim["role"] == "generalization":
@@ -139,11 +143,9 @@ def _reported(rows: Sequence[dict[str, Any]]) -> str:
         return "It gives no number."
     margin = reported.get("margin")
     of = f"layer {reported['layer']} " if reported.get("layer") is not None else ""
-    within = (
-        ""
-        if margin is None or unit is None
-        else f" (reproduced means: {of}equal within ±{text(difference(margin, unit))})"
-    )
+    within = ""
+    if margin is not None and unit is not None:  # without a unit the margin would be a bare number
+        within = f" (reproduced means: {of}equal within ±{text(difference(margin, unit))})"
     return f"It reports: {shown}{within}."
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.numbers import number, plural
+from harness.paper import OURS
 from harness.reporting import claims, measurements, provenance
 from harness.reporting.escape import text
 from harness.reporting.layers import by_line
@@ -50,10 +51,14 @@ def _headline(report: Mapping[str, Any]) -> str:
     found = [f"**{subject(models)}**: {tally(rows)}" for models, rows in by_subject(judged).items()]
     run = report["run"]
     how = listed([f"{knob} {text(run[knob]['name'])}" for knob in ("protocol", "budget") if "name" in run[knob]])
-    tested = f"{plural(len({claim['id'] for claim in judged}), 'claim')} of the paper"
+    of_paper, ours = (len({c["id"] for c in judged if (c["section"] == OURS) == own}) for own in (False, True))
+    tested = listed(
+        [f"{plural(of_paper, 'claim')} of the paper"] * bool(of_paper)
+        + [f"{plural(ours, 'claim')} of our own"] * bool(ours)
+    )
     tests = f"{plural(len(judged), 'test')}, one for each model or group of models that a claim is about"
     opening = f"Run {name}{f' ({how})' if how else ''} put {tested} to {tests}."
-    if not any(claim["role"] == "reproduction" for claim in judged):
+    if of_paper and not any(claim["role"] == "reproduction" for claim in judged):
         opening += (
             " No model here is one of the paper's: REFUTED says here that a pattern which the paper "
             "describes does not carry over, and nothing about the paper's own numbers."

@@ -152,7 +152,7 @@ NAMED: dict[Callable[[Path], object], str] = {
     encoder: "bad (BertForMaskedLM) is not a causal language model",
     encoder_decoder: "bad (T5ForConditionalGeneration) is an encoder-decoder, not a causal language model",
     experts: "bad (MixtralForCausalLM) is a mixture of experts (*): its layers have no single MLP to replace",
-    unknown_family: "bad: * family 'strange' is not known; known are *; see 'Add a model family' in CONTRIBUTING.md",
+    unknown_family: "bad: * family 'strange' is not known; see 'Add a model family' in *; known are *",
     quantized: "bad is quantized for a special library: give its float weights or a .gguf file",
     weights_of_another_width: "bad: its embedding has (rows, width) (257, 8) in the weight files and (257, 32) in *",
     no_number_of_tokens: "bad: config.json has vocab_size None, not a positive number; repair it",

@@ -246,7 +246,7 @@ def test_what_is_not_safetensors_is_refused(content: bytes, message: str, folder
         ),
         (
             {"model_type": "mamba", "architectures": ["MambaForCausalLM"]},
-            "family 'mamba' is not known; known are gpt2",
+            "family 'mamba' is not known; see 'Add a model family' in CONTRIBUTING.md; known are apertus, ",
         ),
         ({"model_type": "brandnew"}, "family 'brandnew' is not known"),
         ({}, "family None is not known"),

@@ -217,6 +217,16 @@ def test_an_entry(tmp_path: Path) -> None:
     assert (more.general, more.untestable) == ("For any.", "It is not about a model.")
 
 
+def test_a_claim_of_our_own_reports_nothing(tmp_path: Path) -> None:
+    ours = '[[claim]]\nid = "one"\ntitle = "a title"\nstatement = "What is said."\nsection = "ours"\n'
+    entry = read(tmp_path, ours)["one"]
+    assert (entry.models, entry.ledger, entry.reported.text, entry.reported.value) == ((), (), "", None)
+    with pytest.raises(WanamakerError, match=r"one: the key 'ledger' is about the paper, and the section is 'ours'$"):
+        read(tmp_path, ours + 'ledger = ["row"]\n')
+    with pytest.raises(WanamakerError, match=r"^paper.toml: one: the keys 'model', 'reported', 'ledger' are missing"):
+        read(tmp_path, ours.replace('"ours"', '"S1"'))
+
+
 def test_entries_keep_their_order(tmp_path: Path) -> None:
     assert list(read(tmp_path, ENTRY.replace("one", "z") + ENTRY.replace("one", "a"))) == ["z", "a"]
 

@@ -134,7 +134,10 @@ def test_collecting_the_real_claims_opens_no_connection_and_loads_no_torch(
     [
         (None, "there are claims here, but no paper.toml beside them"),
         ("", "paper.toml: not a list of [[claim]] entries ('claim')"),
-        ('[[claim]]\nid = "other"\n', "paper.toml: other: the key 'title' is missing"),
+        (
+            '[[claim]]\nid = "other"\n',
+            "paper.toml: other: the keys 'title', 'statement', 'section', 'model', 'reported', 'ledger' are missing",
+        ),
         (paper("idle"), "test_layer_1_is_cheap: paper.toml has no claim 'dear'"),
     ],
 )

@@ -73,7 +73,7 @@ MODELS: dict[Callable[[Project], str], str] = {
     encoder: "bert (BertForMaskedLM) is not a causal language model",
     truncated: "model.safetensors is truncated: * bytes where its header says *; copy or download it again",
     pickled: "old*--allow-pickle*",
-    unknown_family: "strange: transformers * has no such model, and family 'strange' is not known; known are *",
+    unknown_family: "strange: transformers * has no such model, and family 'strange' is not known; see *; known are *",
     misspelt: "--model embeded-gpt2: no such folder, *; did you mean embedded-gpt2[?]",
 }
 

@@ -105,6 +105,20 @@ def test_the_headline_says_how_many_false_verdicts_to_expect() -> None:
     assert "the paper's own record" in headline
 
 
+def test_a_claim_of_our_own_is_told_from_the_papers() -> None:
+    given = report()
+    given["claims"][0] = claim("own", "REFUTED", [SMALL], section="ours", reported={"text": ""})
+    shown = markdown.render(given)
+    assert "put 6 claims of the paper and 1 claim of our own to 7 tests" in shown
+    own = section(shown, "### own")
+    assert "Not a claim of the paper: one of our own." in own
+    assert "generalization" not in own
+    given["claims"] = given["claims"][:1]
+    shown = markdown.render(given)
+    assert "put 1 claim of our own to 1 test" in shown
+    assert "No model here is one of the paper's" not in shown
+
+
 def test_a_model_at_chance_is_warned_of_at_the_top() -> None:
     for loss, warned in ((np.log(49_152) - 1e-6, False), (np.log(49_152) + 1e-6, True)):
         given = report()
