@@ -46,7 +46,7 @@ def add_options(parser: pytest.Parser) -> None:
         default=[],
         metavar="[NAME=]SOURCE[?KEY=VALUE&...]",
     )
-    option("--layers", "measure only these layers: 0,5-8", metavar="LAYERS")
+    option("--layers", "measure only these layers: 0,5-8; claims that need all are not judged", metavar="LAYERS")
     option(
         "--protocol",
         "rules of measurement: sound, or published, which does what the paper's author's code did (lines as contexts, "
@@ -81,10 +81,15 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="GIB",
     )
     option("--evidence", "folder of the evidence store and caches (default: .evidence)", metavar="DIR")
-    option("--report", "folder for report.json and report.md (default: reports/<run>)", metavar="DIR")
+    option(
+        "--report",
+        "folder for report.json and report.md (default: reports/<run>, or reports/<run>-part with -k or --layers)",
+        metavar="DIR",
+    )
     option(
         "--baseline",
-        "report.json to compare with: a test fails only where its estimate got worse",
+        "report.json to compare with: a test fails only where its estimate got worse. Default: "
+        f"{DEFAULT_BASELINE.as_posix()} for the embedded models, none for others or with --strict",
         metavar="FILE",
     )
     option("--update-baseline", "write this run's report to the baseline file", action="store_true")
