@@ -16,7 +16,7 @@ from harness.models.anatomy import Anatomy
 from harness.models.fingerprint import ModelInfo
 from harness.models.headers import BUFFER
 from harness.models.hub import snapshot
-from harness.models.memory import require_room
+from harness.models.memory import require_room, room_by_device
 from harness.models.proof import prove
 from harness.models.quiet import first_line, quiet_transformers
 from harness.models.sources import ModelSource
@@ -96,6 +96,8 @@ def load(
             offload.mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(dir=offload, prefix="offload-")
         options = {"device_map": device_map, "offload_folder": folder.name}
+        if isinstance(device_map, str):
+            options["max_memory"] = room_by_device()
     elif place.type == "cuda":
         options = {"device_map": {"": str(place)}}  # straight there, with no copy in the host's memory
     try:

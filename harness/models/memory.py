@@ -48,6 +48,18 @@ def require_room(info: ModelInfo, parameters: int, dtype: torch.dtype, device: t
     )
 
 
+def room_by_device() -> dict[int | str, int]:
+    """Bytes that weights may take on each device and in the host's memory, as accelerate's `max_memory` wants them.
+
+    accelerate asks the host for its memory; that a control group allows less, it does not see.
+    """
+    from accelerate.utils import get_max_memory
+
+    room: dict[int | str, int] = get_max_memory()
+    host = free_bytes(torch.device("cpu")) or 0
+    return {**room, "cpu": max(0, min(room["cpu"], host - WORKING_BYTES))}
+
+
 def free_bytes(device: torch.device) -> int | None:
     """Bytes that can still be allocated on `device`; None where it does not say."""
     if device.type == "cuda":

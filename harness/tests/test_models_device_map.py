@@ -68,7 +68,9 @@ def test_a_map_needs_no_room_on_one_device(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("harness.models.memory.free_bytes", lambda device: 1)
     with pytest.raises(ModelError, match="add --device-map auto, or take a larger device"):
         subject_of(tmp_path / "tiny", dtype="bfloat16")
-    assert subject_of(tmp_path / "tiny", device_map="auto").device == torch.device("cpu")
+    subject = subject_of(tmp_path / "tiny", device_map="auto", offload=tmp_path / "offload")
+    assert subject.device == torch.device("cpu")
+    assert set((subject.device_map or {}).values()) == {"disk"}, "what has no room in memory lies on disk"
 
 
 def test_an_unknown_map_is_refused(tmp_path: Path) -> None:
