@@ -72,13 +72,23 @@ def _model(model: Mapping[str, Any]) -> str:
             ("source", f"{text(model['kind'])}: {text(model['location_name'])}"),
             ("revision", _known(model.get("revision"))),
             ("family", text(model["family"]) + (f" ({blocks})" if blocks else "")),
+            ("layout", _found(model.get("structure"))),
             ("size", size),
             ("weights, SHA-256", _hash(model["weights_sha256"])),
             ("tokenizer, SHA-256", _hash(model.get("tokenizer_sha256"))),
+            ("stored as", f"{text(model['stored'])}, most of them" if model.get("stored") else ""),
             ("quantization", text(model.get("quantization") or "none")),
             ("note", text(model.get("note") or "")),
         ]
     )
+
+
+def _found(structure: Mapping[str, Any] | None) -> str:
+    """Where the MLPs are, for a model whose family the harness does not know by name."""
+    if not structure:
+        return ""
+    where = f"{text(structure.get('blocks'))}.N.{text(structure.get('mlp'))}"
+    return f"not a family known by name; the MLPs were found at {where}, and the engine's rule held there on loading"
 
 
 def _corpus(corpus: Mapping[str, Any]) -> str:

@@ -132,8 +132,10 @@ MODEL = {
     "parameters": Maybe(int),
     "weights_sha256": str,
     "tokenizer_sha256": Maybe(str),
+    "stored": Maybe(str),
     "quantization": Maybe(str),
     "note": Maybe(str),
+    "structure": Maybe(dict),
 }
 CORPUS = {
     "name": str,

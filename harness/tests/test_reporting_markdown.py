@@ -105,6 +105,16 @@ def test_the_headline_says_how_many_false_verdicts_to_expect() -> None:
     assert "the paper's own record" in headline
 
 
+def test_provenance_tells_what_was_found_and_how_weights_are_stored() -> None:
+    given = report()
+    given["models"][0] |= {"stored": "BF16", "structure": {"blocks": "model.layers", "mlp": "feed_forward"}}
+    first, second = (part.split("\n### ")[0] for part in markdown.render(given).split("\n### Model ")[1:])
+    assert "- stored as: BF16, most of them" in first
+    assert "the MLPs were found at model.layers.N.feed_forward, and" in first.replace("\\", "")
+    assert "stored as" not in second
+    assert "layout" not in second
+
+
 def test_a_claim_of_our_own_is_told_from_the_papers() -> None:
     given = report()
     given["claims"][0] = claim("own", "REFUTED", [SMALL], section="ours", reported={"text": ""})
