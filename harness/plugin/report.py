@@ -22,6 +22,7 @@ from harness.plugin import items as claims
 from harness.plugin import options
 from harness.plugin.claims import claim_of
 from harness.plugin.evaluation import Change, Judged
+from harness.protocol import SOUND
 from harness.reporting import markdown, schema, terminal
 from harness.run import EMBEDDED_MODELS, Run
 from harness.verdicts import standing
@@ -195,7 +196,9 @@ class ReportFile:
         named = {"embedded": EMBEDDED_MODELS, "paper": PAPER_MODELS}
         listed = "+".join(self.run.source(model).name for model in models)
         names = next((name for name, known in named.items() if set(models) == set(known)), listed)
-        name = re.sub(r"[^a-z0-9.]+", "-", f"{names}-{self.run.budget(models[0]).name}".lower()).strip("-")
+        protocol = self.run.settings.protocol
+        rules = self.run.budget(models[0]).name + ("" if protocol == SOUND else f"-{protocol.name}")
+        name = re.sub(r"[^a-z0-9.]+", "-", f"{names}-{rules}".lower()).strip("-")
         return f"{name[:75]}-part" if self._selected() else name[:80]
 
     def _selected(self) -> list[str]:

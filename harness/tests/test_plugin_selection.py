@@ -82,6 +82,20 @@ def test_a_part_of_the_claims_leaves_the_whole_report_alone(project: Project) ->
     assert json.loads(kept)["run"]["selection"] is None
 
 
+def test_a_run_by_the_published_protocol_has_a_report_of_its_own(project: Project) -> None:
+    lines = project.path / "lines.txt"
+    lines.write_text("".join(f"line {n} says {n * n} and {n**3 % 997}\n" for n in range(2_100)), encoding="utf-8")
+    project.budget = "quick,fit=400,test=600,context=48"
+    project.run("--report", "", "--corpus", f"text={lines}", "--protocol", "published")
+    (folder,) = (project.path / "reports").iterdir()
+    assert folder.name.endswith("-published")
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    assert report["run"]["protocol"]["name"] == "published"
+    (measurement,) = report["measurements"]
+    assert measurement["windows"]["unit"] == "line"
+    assert {int(d["name"].removeprefix("line ")) for d in measurement["documents"]} <= set(range(2_001, 2_101))
+
+
 def test_layers_without_the_one_that_a_claim_needs(project: Project) -> None:
     project.run("--layers", "1-2").assert_outcomes(skipped=6)
     reasons = {row["id"]: row["reason"] for row in project.report()["claims"]}
