@@ -78,7 +78,7 @@ def _judged(claim: dict[str, Any], first: dict[str, Any]) -> list[str]:
     where = subject(claim["models"]) + (f" on {text(claim['corpus'])}" if claim.get("corpus") else "")
     no_role = claim["verdict"] == "not applicable" or claim["section"] == OURS
     role = "" if no_role else f" ({claim['role']})"
-    lines = [f"**{where}: {claim['verdict']}**{role}. {_sentence(claim['reason'])}"]
+    lines = [f"**{where}: {claim['verdict']}**{role}{_stop(claim)} {_sentence(claim['reason'])}"]
     asked = claim.get("general") or claim["statement"]
     if asked != first["statement"] and claim["role"] == "generalization":
         lines.append(f"Asked here: {text(asked)}")
@@ -127,6 +127,11 @@ def _sentence(reason: str) -> str:
     return shown if shown.endswith((".", "!", "?")) or not shown else shown + "."
 
 
+def _stop(judged: dict[str, Any]) -> str:
+    """What stands before the reason: why there is no verdict goes on in the same sentence."""
+    return "." if judged["verdict"].isupper() else ":"
+
+
 def _predicate(part: dict[str, Any] | None, parts: int) -> str:
     if part is None:
         return NOTHING
@@ -156,7 +161,7 @@ def _standing(claim: dict[str, Any]) -> str:
 
 def _elsewhere(claim: dict[str, Any]) -> list[str]:
     return [
-        f"On {text(other['corpus'])}: {bold(other['verdict'])}. {_sentence(other['reason'])}"
+        f"On {text(other['corpus'])}: {bold(other['verdict'])}{_stop(other)} {_sentence(other['reason'])}"
         for other in claim.get("elsewhere") or []
     ]
 

@@ -62,6 +62,7 @@ def _run(report: Mapping[str, Any]) -> str:
 def _model(model: Mapping[str, Any]) -> str:
     parallel = model.get("parallel")
     blocks = {True: "parallel attention and MLP", False: "attention, then MLP", None: ""}[parallel]
+    told = model.get("stored") and not model.get("quantization")  # which names all types
     size = f"{count(model['layers'])} layers, width {count(model['width'])}"
     if model.get("vocabulary") is not None:
         size += f", vocabulary {count(model['vocabulary'])}"
@@ -76,7 +77,7 @@ def _model(model: Mapping[str, Any]) -> str:
             ("size", size),
             ("weights, SHA-256", _hash(model["weights_sha256"])),
             ("tokenizer, SHA-256", _hash(model.get("tokenizer_sha256"))),
-            ("stored as", f"{text(model['stored'])}, most of them" if model.get("stored") else ""),
+            ("stored as", f"{text(model['stored'])}, most of them" if told else ""),
             ("quantization", text(model.get("quantization") or "none")),
             ("note", text(model.get("note") or "")),
         ]

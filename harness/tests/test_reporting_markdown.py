@@ -107,7 +107,12 @@ def test_the_headline_says_how_many_false_verdicts_to_expect() -> None:
 
 def test_provenance_tells_what_was_found_and_how_weights_are_stored() -> None:
     given = report()
-    given["models"][0] |= {"stored": "BF16", "structure": {"blocks": "model.layers", "mlp": "feed_forward"}}
+    given["models"][1]["stored"] = "Q4_1"
+    given["models"][0] |= {
+        "stored": "BF16",
+        "quantization": None,
+        "structure": {"blocks": "model.layers", "mlp": "feed_forward"},
+    }
     first, second = (part.split("\n### ")[0] for part in markdown.render(given).split("\n### Model ")[1:])
     assert "- stored as: BF16, most of them" in first
     assert "the MLPs were found at model.layers.N.feed_forward, and" in first.replace("\\", "")
